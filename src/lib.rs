@@ -1,0 +1,38 @@
+//! Tenon: a Kubernetes node autoscaler that speaks Karpenter's API.
+//!
+//! The rooms, in the direction in which data may flow (a room imports only from rooms above it):
+//!
+//! | room | pure | what it holds |
+//! |---|---|---|
+//! | [`units`] | yes | quantities, resource amounts, durations, cron schedules |
+//! | [`api`] | yes | NodePool, NodeClaim, EC2NodeClass: types, names, requirements, taints, repair, validation, CRDs |
+//! | [`cloud`] | types | the `Cloud` trait, instance types, offerings, error classes; providers below it |
+//! | [`cluster`] | yes | what is known of the cluster: events in, `Snapshot` out |
+//! | [`scheduling`] | yes | where would these pods go: the solver |
+//! | [`lifecycle`] | yes | what a claim or a node needs next |
+//! | [`disruption`] | yes | which nodes may go, and how many at once |
+//! | [`plan`] | yes | decisions as data: steps with reasons |
+//! | [`actuate`] | no | the only room that writes to Kubernetes or the cloud |
+//! | [`watch`] | no | API streams to cluster events |
+//! | [`controllers`] | no | the loops that tie the above |
+//! | [`serve`] | no | admission, scheduler extender, metrics, health |
+//! | [`lab`] | no | a whole cluster in memory, for people and tests |
+//! | [`cli`] | no | the commands |
+
+pub mod actuate;
+pub mod api;
+pub mod cli;
+pub mod clock;
+pub mod cloud;
+pub mod cluster;
+pub mod config;
+pub mod controllers;
+pub mod disruption;
+pub mod lab;
+pub mod lifecycle;
+pub mod plan;
+pub mod scheduling;
+pub mod serve;
+pub mod telemetry;
+pub mod units;
+pub mod watch;
