@@ -1,0 +1,1 @@
+//! The CustomResourceDefinitions of the three kinds.
