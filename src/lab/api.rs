@@ -18,6 +18,7 @@ mod kinds;
 mod object;
 mod patch;
 mod pods;
+mod rules;
 mod select;
 mod store;
 mod watch;

@@ -7,8 +7,9 @@ use super::admission::{Phase, Review};
 use super::error::ApiError;
 use super::kinds::Kind;
 use super::object::{Key, Object, owner_uids, set_metadata, text};
+use super::rules::is_finished;
 use super::store::State;
-use super::write::{WriteOptions, is_finished};
+use super::write::WriteOptions;
 use super::{Server, rfc3339, watch};
 
 /// Options of a delete.

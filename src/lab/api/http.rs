@@ -22,7 +22,7 @@ use super::kinds::Kind;
 use super::object::{Object, object_at, text};
 use super::patch::Patch;
 use super::select::Selectors;
-use super::watch::{Event, Watch};
+use super::watch::{Event, Line};
 use super::write::{Part, WriteOptions, Written};
 use route::{Route, Subresource};
 
@@ -252,7 +252,10 @@ fn watch_response(server: &Server, route: &Route) -> Result<Response<Body>, ApiE
         };
     let initial = route.flag("sendInitialEvents");
     let since = since.filter(|_| !initial);
-    let watch = match server.watch(route.kind, namespace, since, &selectors) {
+    let watch = server
+        .state()
+        .watch::<Line>(route.kind, namespace, since, &selectors);
+    let mut watch = match watch {
         Ok(watch) => watch,
         // The API server begins the stream and then says so in it.
         Err(e) if e.code == 410 => {
@@ -261,20 +264,20 @@ fn watch_response(server: &Server, route: &Route) -> Result<Response<Body>, ApiE
         }
         Err(e) => return Err(e),
     };
-    let watch = if initial {
-        with_initial_end(watch, route.kind)
-    } else {
-        watch
-    };
-    let frames = watch.flat_map(|event| futures::stream::iter(event.pieces().map(frame)));
-    Ok(stream_response(frames))
-}
-
-/// Marks the end of the initial objects, for clients that list by watching.
-fn with_initial_end(mut watch: Watch, kind: Kind) -> Watch {
-    let end = Event::initial_end(kind, watch.start);
-    watch.backlog.push_back(end);
-    watch
+    if initial {
+        // For clients that list by watching.
+        let end = Event::initial_end(route.kind, watch.start());
+        watch.follow_with(end.line());
+    }
+    let frames = watch.flat_map(|line| futures::stream::iter(line.map(frame)));
+    let seconds = route.parameter("timeoutSeconds").unwrap_or_default();
+    Ok(match seconds.parse::<u64>() {
+        Ok(seconds) if seconds > 0 => {
+            let end = tokio::time::sleep(std::time::Duration::from_secs(seconds));
+            stream_response(frames.take_until(end))
+        }
+        _ => stream_response(frames),
+    })
 }
 
 fn frame(bytes: Bytes) -> Result<Frame<Bytes>, Infallible> {

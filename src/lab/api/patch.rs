@@ -36,6 +36,8 @@ impl Patch {
                      application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
                 ));
             }
+            // The lists in custom resources' specs are whole values.
+            Patch::Apply(patch) if kind.info().custom => json_patch::merge(&mut value, patch),
             Patch::Strategic(patch) | Patch::Apply(patch) => strategic(&mut value, patch),
         }
         if value.is_object() {

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::error::ApiError;
 use super::kinds::Kind;
 use super::object::{Key, Object, Seeded, owner_uids, set_metadata, text};
 use super::rfc3339;
 use super::select::Selectors;
-use super::watch::{Change, Event, Past, Watch, Watcher};
+use super::watch::{Carried, Change, Event, Past, Watch, Watcher};
 
 /// How long the API server keeps an event after its last change.
 const EVENT_LIFE: SignedDuration = SignedDuration::from_hours(1);
@@ -266,24 +266,18 @@ impl State {
             gone,
         });
         table.trim(history);
-        table.watchers.retain(|watcher| {
-            if watcher.sender.is_closed() {
-                return false;
-            }
-            match watcher.sees(before, after, gone) {
-                Some(event) => watcher.sender.send(event).is_ok(),
-                None => true,
-            }
-        });
+        table
+            .watchers
+            .retain(|watcher| watcher.tell(before, after, gone));
     }
 
-    pub(super) fn watch(
+    pub(super) fn watch<T: Carried>(
         &mut self,
         kind: Kind,
         namespace: Option<&str>,
         since: Option<u64>,
         selectors: &Selectors,
-    ) -> Result<Watch, ApiError> {
+    ) -> Result<Watch<T>, ApiError> {
         let Some(since) = since else {
             return Ok(self.subscribe(kind, namespace, selectors));
         };
@@ -296,48 +290,33 @@ impl State {
             let message = format!("Too large resource version: {since}, current: {current}");
             return Err(ApiError::new(504, "Timeout", message));
         }
-        let (sender, live) = unbounded_channel();
-        let watcher = Watcher {
-            namespace: namespace.map(str::to_owned),
-            selectors: selectors.clone(),
-            sender,
-        };
+        let (watcher, live) = open(namespace, selectors);
         let from = table.past.partition_point(|past| past.version <= since);
         let backlog = table
             .past
             .range(from..)
             .filter_map(|past| past.seen_by(kind, &watcher))
+            .map(T::carry)
             .collect();
         table.watchers.push(watcher);
-        Ok(Watch {
-            backlog,
-            live,
-            start: current,
-        })
+        Ok(Watch::new(backlog, live, current))
     }
 
-    pub(super) fn subscribe(
+    pub(super) fn subscribe<T: Carried>(
         &mut self,
         kind: Kind,
         namespace: Option<&str>,
         selectors: &Selectors,
-    ) -> Watch {
-        let objects = self.list(kind, namespace, selectors);
+    ) -> Watch<T> {
         let added = |object| Event {
             change: Change::Added,
             object,
         };
-        let (sender, live) = unbounded_channel();
-        self.tables[kind as usize].watchers.push(Watcher {
-            namespace: namespace.map(str::to_owned),
-            selectors: selectors.clone(),
-            sender,
-        });
-        Watch {
-            backlog: objects.into_iter().map(added).collect(),
-            live,
-            start: self.version,
-        }
+        let objects = self.list(kind, namespace, selectors);
+        let backlog = objects.into_iter().map(added).map(T::carry).collect();
+        let (watcher, live) = open(namespace, selectors);
+        self.tables[kind as usize].watchers.push(watcher);
+        Watch::new(backlog, live, self.version)
     }
 
     /// Remembers an event's last write and drops the events whose time is over.
@@ -369,6 +348,19 @@ impl Table {
             }
         }
     }
+}
+
+fn open<T: Carried>(
+    namespace: Option<&str>,
+    selectors: &Selectors,
+) -> (Watcher, UnboundedReceiver<T>) {
+    let (sender, live) = unbounded_channel();
+    let watcher = Watcher {
+        namespace: namespace.map(str::to_owned),
+        selectors: selectors.clone(),
+        sink: T::sink(sender),
+    };
+    (watcher, live)
 }
 
 fn remove_from<T: Ord>(index: &mut BTreeMap<String, BTreeSet<T>>, at: &str, entry: &T) {

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures::Stream;
 use serde_json::json;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, error::TryRecvError};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use super::kinds::Kind;
 use super::object::{Key, Object};
@@ -38,6 +38,9 @@ impl Change {
     }
 }
 
+/// One line of a watch body, in pieces, so that an object's text is made once for all watches.
+pub(super) type Line = [Bytes; 3];
+
 /// One event of a watch. For [`Change::Deleted`] the object is its last state, with the resource version of the
 /// change.
 #[derive(Debug, Clone)]
@@ -65,8 +68,7 @@ impl Event {
         }
     }
 
-    /// The event as one line of a watch body, in pieces, so that an object's text is made once for all watches.
-    pub(super) fn pieces(&self) -> [Bytes; 3] {
+    pub(super) fn line(&self) -> Line {
         let head: &'static [u8] = match self.change {
             Change::Added => b"{\"type\":\"ADDED\",\"object\":",
             Change::Modified => b"{\"type\":\"MODIFIED\",\"object\":",
@@ -83,39 +85,100 @@ impl Event {
 
 /// A running watch. It ends when dropped.
 #[derive(Debug)]
-pub struct Watch {
-    pub(super) backlog: VecDeque<Event>,
-    pub(super) live: UnboundedReceiver<Event>,
-    /// The resource version at which the watch began.
-    pub(super) start: u64,
+pub struct Watch<T = Event> {
+    backlog: VecDeque<T>,
+    live: UnboundedReceiver<T>,
+    start: u64,
 }
 
-impl Watch {
+impl<T: Unpin> Watch<T> {
+    pub(super) fn new(backlog: VecDeque<T>, live: UnboundedReceiver<T>, start: u64) -> Self {
+        Self {
+            backlog,
+            live,
+            start,
+        }
+    }
+
     /// The next event, once there is one.
-    pub async fn next(&mut self) -> Option<Event> {
+    pub async fn next(&mut self) -> Option<T> {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
 
     /// An event that is already there.
-    pub fn try_next(&mut self) -> Option<Event> {
-        if let Some(event) = self.backlog.pop_front() {
-            return Some(event);
-        }
-        match self.live.try_recv() {
-            Ok(event) => Some(event),
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-        }
+    pub fn try_next(&mut self) -> Option<T> {
+        let first = self.backlog.pop_front();
+        first.or_else(|| self.live.try_recv().ok())
+    }
+
+    /// The resource version at which the watch began.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Puts an event after those that were there when the watch began.
+    pub(super) fn follow_with(&mut self, event: T) {
+        self.backlog.push_back(event);
     }
 }
 
-impl Stream for Watch {
-    type Item = Event;
+impl<T: Unpin> Stream for Watch<T> {
+    type Item = T;
 
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event>> {
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
         if let Some(event) = self.backlog.pop_front() {
             return Poll::Ready(Some(event));
         }
         self.live.poll_recv(cx)
+    }
+}
+
+/// What a watch carries: events, or their texts, which keep no version's JSON alive while they wait.
+pub(super) trait Carried: Unpin + Sized {
+    fn carry(event: Event) -> Self;
+    fn sink(sender: UnboundedSender<Self>) -> Sink;
+}
+
+impl Carried for Event {
+    fn carry(event: Event) -> Self {
+        event
+    }
+
+    fn sink(sender: UnboundedSender<Self>) -> Sink {
+        Sink::Events(sender)
+    }
+}
+
+impl Carried for Line {
+    fn carry(event: Event) -> Self {
+        event.line()
+    }
+
+    fn sink(sender: UnboundedSender<Self>) -> Sink {
+        Sink::Lines(sender)
+    }
+}
+
+/// Where a watch's events go.
+#[derive(Debug)]
+pub(super) enum Sink {
+    Events(UnboundedSender<Event>),
+    Lines(UnboundedSender<Line>),
+}
+
+impl Sink {
+    fn is_closed(&self) -> bool {
+        match self {
+            Sink::Events(sender) => sender.is_closed(),
+            Sink::Lines(sender) => sender.is_closed(),
+        }
+    }
+
+    fn send(&self, event: Event) -> bool {
+        match self {
+            Sink::Events(sender) => sender.send(event).is_ok(),
+            Sink::Lines(sender) => sender.send(event.line()).is_ok(),
+        }
     }
 }
 
@@ -124,10 +187,21 @@ impl Stream for Watch {
 pub(super) struct Watcher {
     pub(super) namespace: Option<String>,
     pub(super) selectors: Selectors,
-    pub(super) sender: UnboundedSender<Event>,
+    pub(super) sink: Sink,
 }
 
 impl Watcher {
+    /// Sends what this watch sees of a change; false once nobody listens.
+    pub(super) fn tell(&self, before: Option<&Object>, after: &Object, gone: bool) -> bool {
+        if self.sink.is_closed() {
+            return false;
+        }
+        match self.sees(before, after, gone) {
+            Some(event) => self.sink.send(event),
+            None => true,
+        }
+    }
+
     /// What this watch sees of a change from `before` to `after`; `None` for an object that is not there.
     pub(super) fn sees(
         &self,

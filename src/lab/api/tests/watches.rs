@@ -170,3 +170,14 @@ async fn kubes_watcher_follows_in_both_list_modes() {
         assert_eq!(next.metadata.name.as_deref(), Some("b"), "{streaming}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_ends_after_the_time_asked_for() {
+    let server = server();
+    let pods: Api<Pod> = Api::all(client(&server));
+    let params = WatchParams::default().timeout(60);
+    let watch = pods.watch(&params, "0").await.unwrap();
+    let started = tokio::time::Instant::now();
+    assert!(pin!(watch).try_next().await.unwrap().is_none());
+    assert_eq!(started.elapsed().as_secs(), 60);
+}

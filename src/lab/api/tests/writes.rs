@@ -212,6 +212,37 @@ async fn apply_creates_and_then_merges() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_manifest_finds_its_type_and_namespace() {
+    let server = server();
+    let options = WriteOptions::default();
+    let manifest = |weight: u8| {
+        json!({
+            "apiVersion": "karpenter.sh/v1",
+            "kind": "NodePool",
+            "metadata": {"name": "general"},
+            "spec": {"weight": weight, "taints": [{"key": "a"}, {"key": "b"}]},
+        })
+    };
+    let made = server.apply(manifest(1), &options).await.unwrap();
+    assert!(made.created);
+    let mut fewer = manifest(2);
+    fewer["spec"]["taints"] = json!([{"key": "c"}]);
+    let merged = server.apply(fewer, &options).await.unwrap();
+    assert!(!merged.created);
+    let expected = json!({"weight": 2, "taints": [{"key": "c"}]});
+    assert_eq!(merged.object["spec"], expected);
+
+    let applied = server.apply(pod("a"), &options).await.unwrap();
+    assert_eq!(applied.object.namespace(), "default");
+    let unknown = json!({"apiVersion": "v9", "kind": "Thing", "metadata": {"name": "x"}});
+    let refused = server.apply(unknown, &options).await.unwrap_err();
+    assert_eq!(
+        refused.message,
+        "no matches for kind \"Thing\" in version \"v9\""
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pod_is_bound_once_and_its_spec_then_stays() {
     let server = server();
     let pods: Api<Pod> = Api::default_namespaced(client(&server));
