@@ -21,6 +21,6 @@ pub use node::{Node, Readiness};
 pub use pdb::{DisruptionBudgetState, LabelSelector};
 pub use pod::{DoNotDisrupt, Owner, Pod, PodKey, Preference, Term};
 pub use pool::{Class, Pool};
-pub use snapshot::{Catalog, Nomination, Snapshot};
+pub use snapshot::{Catalog, Hold, Nomination, Snapshot};
 pub use state::State;
 pub use state_node::StateNode;

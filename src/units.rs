@@ -11,4 +11,4 @@ mod resources;
 pub use cron::Schedule;
 pub use duration::{GoDuration, NillableDuration};
 pub use quantity::{Format, ParseQuantityError, QUANTITY_PATTERN, Quantity};
-pub use resources::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources, Rounding};
+pub use resources::{CPU, EPHEMERAL_STORAGE, MEMORY, NODES, PODS, Resources, Rounding};

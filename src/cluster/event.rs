@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use k8s_openapi::api::{apps::v1 as apps, core::v1 as core, policy::v1 as policy};
 
 use crate::{
     api::{EC2NodeClass, NodeClaim, NodePool},
-    cluster::{Catalog, Nomination, PodKey},
+    cluster::{Catalog, Hold, Nomination, PodKey},
 };
 
 /// An object that could not be read; it is reported once and skipped.
@@ -75,12 +74,12 @@ pub enum Event {
         /// True when it is leaving.
         leaving: bool,
     },
-    /// A pool's launch failed or its node did not register; the pool is held back until then.
+    /// A pool is held back after launches that failed, or no longer.
     PoolHeld {
         /// NodePool name.
         pool: String,
-        /// No launches before this time; `None` lifts the hold.
-        until: Option<Timestamp>,
+        /// The hold; `None` lifts it.
+        hold: Option<Hold>,
     },
     /// An object could not be read.
     Malformed(Malformed),

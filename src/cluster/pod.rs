@@ -11,7 +11,7 @@ use crate::{
         requirement::{Operator, Requirement, RequirementError, Requirements},
         taint::{Taint, Toleration, Tolerates},
     },
-    units::{GoDuration, Resources, Rounding, resources},
+    units::{GoDuration, PODS, Resources, Rounding},
 };
 
 /// Namespace and name.
@@ -332,7 +332,7 @@ fn requests(spec: &core::PodSpec) -> Resources {
     if let Some(overhead) = &spec.overhead {
         most.add(&Resources::from_k8s(overhead, Rounding::Up).unwrap_or_default());
     }
-    most.set(resources::PODS, 1);
+    most.set(PODS, 1);
     most
 }
 

@@ -9,7 +9,7 @@ use crate::{
     api::names,
     cloud::InstanceType,
     cluster::{Claim, Class, DaemonSet, DisruptionBudgetState, Malformed, Node, Pod, PodKey, Pool, StateNode},
-    units::{Resources, resources},
+    units::{NODES, Resources},
 };
 
 /// Instance types of one node class, sorted by name.
@@ -22,6 +22,15 @@ pub enum Nomination {
     Node(Arc<str>),
     /// A NodeClaim, by name; its node may not be there yet.
     Claim(Arc<str>),
+}
+
+/// A pool that must not launch for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// Launches in a row that failed.
+    pub failures: u32,
+    /// No launches before this time.
+    pub until: Timestamp,
 }
 
 /// The cluster at one revision. All maps iterate in key order.
@@ -58,7 +67,9 @@ pub struct Snapshot {
     /// Provider ids of nodes that we are taking out.
     pub leaving: OrdSet<String>,
     /// Pools that must not launch before a time.
-    pub held_pools: OrdMap<String, Timestamp>,
+    pub held_pools: OrdMap<String, Hold>,
+    /// When a pod of a workload last came to or left a node, by node name; what the API remembers is on the claim.
+    pub pod_events: OrdMap<Arc<str>, Timestamp>,
     /// Objects that could not be read.
     pub malformed: OrdSet<Malformed>,
 }
@@ -117,7 +128,7 @@ impl Snapshot {
             if let Some(claim) = node.claim.as_ref().filter(|c| !c.pool.is_empty() && !node.marked_for_deletion) {
                 let used = usage.entry(claim.pool.clone()).or_default();
                 used.add(&if claim.provider_id.is_empty() { self.planned_capacity(claim) } else { node.capacity() });
-                used.set(resources::NODES, used.get(resources::NODES) + 1);
+                used.set(NODES, used.get(NODES) + 1);
             }
         }
         usage

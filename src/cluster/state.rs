@@ -6,9 +6,11 @@ use std::{
 };
 
 use imbl::OrdSet;
+use jiff::Timestamp;
 
 use crate::cluster::{
-    Claim, Class, DaemonSet, DisruptionBudgetState, Event, Nomination, Node, Pod, PodKey, Pool, Snapshot,
+    Claim, Class, DaemonSet, DisruptionBudgetState, Event, Nomination, Node, Owner, Pod, PodKey, Pool,
+    Snapshot,
 };
 
 /// How many UIDs of deleted objects are remembered, so that a late answer to one of our own writes cannot bring one back. Far more
@@ -34,16 +36,17 @@ impl State {
         self.snapshot.clone()
     }
 
-    /// Applies one event and says whether anything changed. An event about an older version than the known one changes nothing.
-    pub fn apply(&mut self, event: Event) -> bool {
-        let changed = self.change(event);
+    /// Applies one event, heard at `now`, and says whether anything changed. An event about an older version than the known one changes
+    /// nothing.
+    pub fn apply(&mut self, event: Event, now: Timestamp) -> bool {
+        let changed = self.change(event, now);
         if changed {
             self.snapshot.revision += 1;
         }
         changed
     }
 
-    fn change(&mut self, event: Event) -> bool {
+    fn change(&mut self, event: Event, now: Timestamp) -> bool {
         let s = &mut self.snapshot;
         match event {
             Event::Pod(pod) => {
@@ -52,9 +55,9 @@ impl State {
                 if self.buried.contains(&pod.uid) || is_stale(known(&pod.key), &pod.uid, &pod.resource_version) {
                     return false;
                 }
-                self.put_pod(pod);
+                self.put_pod(pod, now);
             }
-            Event::PodGone(key) => return self.remove_pod(&key),
+            Event::PodGone(key) => return self.remove_pod(&key, now),
             Event::Node(node) => {
                 let node = Node::from_k8s(&node);
                 let known = s.nodes.get(&node.name).map(|n| (n.uid.clone(), n.resource_version.clone()));
@@ -121,28 +124,28 @@ impl State {
                 s.budgets.insert(budget.key.clone(), Arc::new(budget));
             }
             Event::BudgetGone(key) => return s.budgets.remove(&key).is_some(),
-            Event::Listed { resource, present } => return self.listed(resource, present),
+            Event::Listed { resource, present } => return self.listed(resource, present, now),
             Event::InstanceTypes { class, types } => {
                 s.catalogs.insert(class, types);
             }
             Event::Nominated(all) => {
                 for (pod, place) in all.iter() {
-                    if s.unbound.contains(pod) {
+                    if s.pods.get(pod).is_some_and(|p| !p.terminal) {
                         s.nominations.insert(pod.clone(), place.clone());
                     }
                 }
             }
             Event::Leaving { provider_id, leaving: true } => return s.leaving.insert(provider_id).is_none(),
             Event::Leaving { provider_id, leaving: false } => return s.leaving.remove(&provider_id).is_some(),
-            Event::PoolHeld { pool, until: Some(until) } => return s.held_pools.insert(pool, until) != Some(until),
-            Event::PoolHeld { pool, until: None } => return s.held_pools.remove(&pool).is_some(),
+            Event::PoolHeld { pool, hold: Some(hold) } => return s.held_pools.insert(pool, hold) != Some(hold),
+            Event::PoolHeld { pool, hold: None } => return s.held_pools.remove(&pool).is_some(),
             Event::Malformed(object) => return s.malformed.insert(object).is_none(),
         }
         true
     }
 
     /// After a list, what is not in it is gone; the first list of every kind completes the picture.
-    fn listed(&mut self, resource: &'static str, present: Vec<String>) -> bool {
+    fn listed(&mut self, resource: &'static str, present: Vec<String>, now: Timestamp) -> bool {
         let present: BTreeSet<String> = present.into_iter().collect();
         let absent_pods = |keys: &mut dyn Iterator<Item = &PodKey>| -> Vec<PodKey> {
             keys.filter(|k| !present.contains(&k.to_string())).cloned().collect()
@@ -163,7 +166,7 @@ impl State {
         };
         let mut changed = !gone.is_empty();
         for event in gone {
-            self.change(event);
+            self.change(event, now);
         }
         self.listed.insert(resource);
         let synced = WATCHED.iter().all(|r| self.listed.contains(r));
@@ -172,7 +175,9 @@ impl State {
         changed
     }
 
-    fn put_pod(&mut self, pod: Pod) {
+    fn put_pod(&mut self, pod: Pod, now: Timestamp) {
+        self.note_pod_event(&pod, now);
+        let newly_bound = pod.node.is_some() && self.snapshot.pods.get(&pod.key).is_none_or(|p| p.node.is_none());
         self.unindex_pod(&pod.key);
         let s = &mut self.snapshot;
         if !pod.terminal {
@@ -185,10 +190,23 @@ impl State {
                 }
             }
         }
-        if pod.node.is_some() || pod.terminal {
+        if newly_bound || pod.terminal {
             s.nominations.remove(&pod.key);
         }
         s.pods.insert(pod.key.clone(), Arc::new(pod));
+    }
+
+    /// Upstream's pod events (`spec/disruption-and-lifecycle.md` 1.13): newly bound, finished or terminating, for pods that are not a
+    /// DaemonSet's.
+    fn note_pod_event(&mut self, pod: &Pod, now: Timestamp) {
+        let Some(node) = pod.node.clone().filter(|_| is_workload(pod)) else { return };
+        let before = self.snapshot.pods.get(&pod.key).filter(|p| p.uid == pod.uid);
+        let moved = before.is_none_or(|b| {
+            b.node.is_none() || (pod.terminal && !b.terminal) || (pod.deletion.is_some() && b.deletion.is_none())
+        });
+        if moved {
+            self.snapshot.pod_events.insert(node, now);
+        }
     }
 
     fn unindex_pod(&mut self, key: &PodKey) {
@@ -203,7 +221,10 @@ impl State {
         }
     }
 
-    fn remove_pod(&mut self, key: &PodKey) -> bool {
+    fn remove_pod(&mut self, key: &PodKey, now: Timestamp) -> bool {
+        if let Some(node) = self.snapshot.pods.get(key).filter(|p| is_workload(p)).and_then(|p| p.node.clone()) {
+            self.snapshot.pod_events.insert(node, now);
+        }
         self.unindex_pod(key);
         self.snapshot.nominations.remove(key);
         let gone = self.snapshot.pods.remove(key);
@@ -228,6 +249,7 @@ impl State {
     fn remove_node(&mut self, name: &str) -> bool {
         let name: Arc<str> = name.into();
         self.remove_node_index(&name);
+        self.snapshot.pod_events.remove(&name);
         let gone = self.snapshot.nodes.remove(&name);
         self.bury(gone.map(|n| n.uid.clone()))
     }
@@ -256,6 +278,10 @@ impl State {
         }
         true
     }
+}
+
+fn is_workload(pod: &Pod) -> bool {
+    !matches!(pod.owner, Owner::DaemonSet(_) | Owner::Node)
 }
 
 /// Whether a version of an object is not newer than the known one. Versions of one object compare as numbers (Kubernetes guarantees

@@ -15,6 +15,8 @@ pub const MEMORY: &str = "memory";
 pub const PODS: &str = "pods";
 /// Local disk, in bytes.
 pub const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
+/// Resource name under which a NodePool's limits count nodes.
+pub const NODES: &str = "nodes";
 
 /// Which way fractions go when a quantity becomes an integer: what is asked for goes up, what is on offer goes down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
