@@ -107,10 +107,12 @@ pub enum Action {
         /// Grace period in seconds, at least 1.
         grace_seconds: i64,
     },
-    /// Ask the cloud to terminate the claim's instance; when it is gone, finish with `then`.
+    /// Ask the cloud to terminate the claim's instance; once it is gone, release the node and the claim.
     Terminate {
         /// Claim name.
         claim: Arc<str>,
+        /// The node to release before the claim, when there is one.
+        node: Option<Arc<str>>,
         /// Provider id; empty when the launch was never recorded: the instance is then looked for by token.
         provider_id: String,
         /// The claim's UID, the launch token.
@@ -122,11 +124,6 @@ pub enum Action {
         provider_id: String,
     },
 
-    /// Take the finalizer off a claim, which lets it go.
-    ReleaseClaim {
-        /// Claim name.
-        claim: Arc<str>,
-    },
     /// Take the finalizer off a node, which lets it go.
     ReleaseNode {
         /// Node name.
@@ -202,7 +199,6 @@ impl Action {
             Self::Launch { claim }
             | Self::DeleteClaim { claim, .. }
             | Self::Terminate { claim, .. }
-            | Self::ReleaseClaim { claim }
             | Self::HoldClaim { claim }
             | Self::Register { claim, .. }
             | Self::Initialize { claim, .. }
@@ -229,7 +225,6 @@ impl Action {
             Self::DeletePod { .. } => "delete_pod",
             Self::Terminate { .. } => "terminate",
             Self::TerminateOrphan { .. } => "terminate_orphan",
-            Self::ReleaseClaim { .. } => "release_claim",
             Self::ReleaseNode { .. } => "release_node",
             Self::ReleaseNodeIfInstanceGone { .. } => "release_node_if_instance_gone",
             Self::HoldClaim { .. } => "hold_claim",

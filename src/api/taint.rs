@@ -87,3 +87,19 @@ impl Toleration {
 pub fn untolerated<'a>(taints: &'a [Taint], tolerations: &[Toleration]) -> Vec<&'a Taint> {
     taints.iter().filter(|t| !tolerations.iter().any(|o| o.tolerates(t))).collect()
 }
+
+impl Taint {
+    /// Taints that a starting node carries for a while: they block initialization, and placement expects them to go
+    /// (`spec/disruption-and-lifecycle.md` 0.1).
+    pub fn is_ephemeral(&self) -> bool {
+        use crate::api::names::{taint_effect, taint_key};
+        let known = [
+            (taint_key::NOT_READY, taint_effect::NO_SCHEDULE),
+            (taint_key::NOT_READY, taint_effect::NO_EXECUTE),
+            (taint_key::UNREACHABLE, taint_effect::NO_SCHEDULE),
+            (taint_key::CLOUD_UNINITIALIZED, taint_effect::NO_SCHEDULE),
+            (taint_key::UNREGISTERED, taint_effect::NO_EXECUTE),
+        ];
+        known.contains(&(self.key.as_str(), self.effect.as_str())) || self.key.starts_with(taint_key::READINESS_PREFIX)
+    }
+}

@@ -64,8 +64,8 @@ impl Offering {
     /// An on-demand or spot offering with the requirements of its zone and capacity type.
     pub fn new(zone: &str, capacity_type: CapacityType, price_per_hour: f64, available: bool) -> Self {
         let requirements = Requirements::from_iter([
-            Requirement::of(names::ZONE, [zone]),
-            Requirement::of(names::CAPACITY_TYPE, [capacity_type.as_str()]),
+            Requirement::of(names::label::ZONE, [zone]),
+            Requirement::of(names::label::CAPACITY_TYPE, [capacity_type.as_str()]),
         ]);
         Self { zone: zone.into(), capacity_type, price_per_hour, available, reservation: None, requirements }
     }

@@ -54,7 +54,7 @@ impl Claim {
         Self {
             name: meta.name.as_deref().unwrap_or_default().into(),
             uid: meta.uid.clone().unwrap_or_default(),
-            pool: labels.get(names::NODEPOOL).map(String::as_str).unwrap_or_default().into(),
+            pool: labels.get(names::label::NODEPOOL).map(String::as_str).unwrap_or_default().into(),
             provider_id: status.provider_id.clone().unwrap_or_default(),
             requirements: pool::requirements(&object.spec.requirements).0,
             requests: pool::amounts(&object.spec.resources.clone().unwrap_or_default().requests, Rounding::Up),

@@ -176,12 +176,12 @@ impl Pod {
             nominated_node: status.nominated_node_name.clone().filter(|n| !n.is_empty()),
             unschedulable: condition("PodScheduled").is_some_and(|c| c.reason.as_deref() == Some("Unschedulable")),
             owner: owner(meta.owner_references.as_deref().unwrap_or_default()),
-            do_not_disrupt: do_not_disrupt(annotations.get(names::DO_NOT_DISRUPT)),
+            do_not_disrupt: do_not_disrupt(annotations.get(names::annotation::DO_NOT_DISRUPT)),
             priority: spec.priority.unwrap_or(0),
             priority_class: spec.priority_class_name.clone().unwrap_or_default(),
             cost_annotation: annotations
-                .get(names::DISRUPTION_COST)
-                .or_else(|| annotations.get(names::POD_DELETION_COST))
+                .get(names::annotation::DISRUPTION_COST)
+                .or_else(|| annotations.get(names::annotation::POD_DELETION_COST))
                 .cloned(),
             requests: requests(&spec),
             node_selector: spec.node_selector.clone().unwrap_or_default(),
@@ -225,7 +225,7 @@ impl Pod {
 
     /// Tolerates `karpenter.sh/disrupted:NoSchedule`: such pods are never drained.
     pub fn tolerates_disruption(&self) -> bool {
-        let taint = Taint { key: names::DISRUPTED_TAINT.to_owned(), value: String::new(), effect: "NoSchedule".to_owned() };
+        let taint = Taint { key: names::taint_key::DISRUPTED.to_owned(), value: String::new(), effect: "NoSchedule".to_owned() };
         self.tolerations.iter().any(|t| t.tolerates(&taint))
     }
 

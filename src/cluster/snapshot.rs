@@ -139,7 +139,7 @@ impl Snapshot {
     fn planned_capacity(&self, claim: &Claim) -> Resources {
         let mut most = claim.requests.clone();
         let types = self.catalogs.get(&claim.object.spec.node_class_ref.name);
-        let allowed = claim.requirements.get(names::INSTANCE_TYPE);
+        let allowed = claim.requirements.get(names::label::INSTANCE_TYPE);
         for instance_type in types.into_iter().flat_map(|t| t.iter()) {
             if allowed.is_some_and(|r| r.has(&instance_type.name)) {
                 most.max_with(&instance_type.capacity);

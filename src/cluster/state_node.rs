@@ -50,12 +50,12 @@ impl StateNode {
 
     /// Managed: label `karpenter.sh/registered=true` is on the Node. Unmanaged nodes always are.
     pub fn is_registered(&self) -> bool {
-        self.has_label(names::REGISTERED)
+        self.has_label(names::label::REGISTERED)
     }
 
     /// Managed: label `karpenter.sh/initialized=true` is on the Node. Unmanaged nodes always are.
     pub fn is_initialized(&self) -> bool {
-        self.has_label(names::INITIALIZED)
+        self.has_label(names::label::INITIALIZED)
     }
 
     fn has_label(&self, key: &str) -> bool {
@@ -70,7 +70,7 @@ impl StateNode {
             (Some(n), None) => n.labels.clone(),
             (None, None) => BTreeMap::new(),
         };
-        labels.entry(names::HOSTNAME.to_owned()).or_insert_with(|| self.name.to_string());
+        labels.entry(names::label::HOSTNAME.to_owned()).or_insert_with(|| self.name.to_string());
         labels
     }
 
@@ -85,8 +85,8 @@ impl StateNode {
         let rebooting = self.claim.as_ref().is_some_and(|c| c.is(names::condition::REBOOTING));
         if self.is_managed() && (!self.is_initialized() || rebooting) {
             let expected = |t: &Taint| {
-                names::is_ephemeral_taint(&t.key, &t.effect)
-                    || (t.key == names::REBOOTING_TAINT && t.effect == "NoSchedule")
+                t.is_ephemeral()
+                    || (t.key == names::taint_key::REBOOTING && t.effect == "NoSchedule")
                     || startup.iter().any(|s| s.matches(t))
             };
             taints.iter().filter(|t| !expected(t)).cloned().collect()
