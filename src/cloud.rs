@@ -87,13 +87,22 @@ pub struct ResolvedClass {
 /// The cloud. Every call may take long or fail; callers set a time-out.
 pub trait Cloud: Send + Sync {
     /// Instance types with their current offerings for a class, sorted by name.
-    fn instance_types<'a>(&'a self, class: &'a EC2NodeClass) -> BoxFuture<'a, Result<Arc<Vec<Arc<InstanceType>>>, CloudError>>;
+    fn instance_types<'a>(
+        &'a self,
+        class: &'a EC2NodeClass,
+    ) -> BoxFuture<'a, Result<Arc<Vec<Arc<InstanceType>>>, CloudError>>;
 
     /// Resolves images, subnets, security groups and profile of a class.
-    fn resolve_class<'a>(&'a self, class: &'a EC2NodeClass) -> BoxFuture<'a, Result<ResolvedClass, CloudError>>;
+    fn resolve_class<'a>(
+        &'a self,
+        class: &'a EC2NodeClass,
+    ) -> BoxFuture<'a, Result<ResolvedClass, CloudError>>;
 
     /// Launches one instance, idempotent by token.
-    fn launch<'a>(&'a self, request: &'a LaunchRequest) -> BoxFuture<'a, Result<Instance, CloudError>>;
+    fn launch<'a>(
+        &'a self,
+        request: &'a LaunchRequest,
+    ) -> BoxFuture<'a, Result<Instance, CloudError>>;
 
     /// One instance; `ErrorClass::NotFound` once it is gone.
     fn get<'a>(&'a self, provider_id: &'a str) -> BoxFuture<'a, Result<Instance, CloudError>>;

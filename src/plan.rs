@@ -195,7 +195,9 @@ impl Action {
     /// What it is about.
     pub fn target(&self) -> Target {
         match self {
-            Self::CreateClaim { claim, .. } => Target::Claim(claim.metadata.name.as_deref().unwrap_or_default().into()),
+            Self::CreateClaim { claim, .. } => {
+                Target::Claim(claim.metadata.name.as_deref().unwrap_or_default().into())
+            }
             Self::Launch { claim }
             | Self::DeleteClaim { claim, .. }
             | Self::Terminate { claim, .. }
@@ -276,17 +278,34 @@ pub struct Plan {
 impl Plan {
     /// An empty plan for a revision.
     pub fn new(revision: u64) -> Self {
-        Self { revision, ..Self::default() }
+        Self {
+            revision,
+            ..Self::default()
+        }
     }
 
     /// Adds a step.
     pub fn step(&mut self, action: Action, reason: impl Into<String>) {
-        self.steps.push(Step { action, reason: reason.into() });
+        self.steps.push(Step {
+            action,
+            reason: reason.into(),
+        });
     }
 
     /// Adds something to tell.
-    pub fn tell(&mut self, about: Target, reason: &'static str, warning: bool, message: impl Into<String>) {
-        self.notices.push(Notice { about, reason, warning, message: message.into() });
+    pub fn tell(
+        &mut self,
+        about: Target,
+        reason: &'static str,
+        warning: bool,
+        message: impl Into<String>,
+    ) {
+        self.notices.push(Notice {
+            about,
+            reason,
+            warning,
+            message: message.into(),
+        });
     }
 
     /// Looks again at `at` at the latest.

@@ -81,7 +81,9 @@ pub enum RequirementError {
     #[error("operator {0:?} is not one of In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte, Lte")]
     Operator(String),
     /// A comparison needs exactly one integer that is not negative.
-    #[error("operator {operator} on {key} needs exactly one integer value of at least 0, got {values:?}")]
+    #[error(
+        "operator {operator} on {key} needs exactly one integer value of at least 0, got {values:?}"
+    )]
     Bound {
         /// The label key.
         key: String,
@@ -169,7 +171,10 @@ impl Requirement {
 
     /// `key Exists`: any value.
     pub fn exists(key: &str) -> Self {
-        Self { complement: true, ..Self::does_not_exist(key) }
+        Self {
+            complement: true,
+            ..Self::does_not_exist(key)
+        }
     }
 
     /// `key DoesNotExist`: no value.
@@ -231,18 +236,44 @@ impl Requirement {
         };
         let min_values = self.min_values.max(other.min_values);
         if gte.zip(lte).is_some_and(|(g, l)| g > l) {
-            return Self { min_values, key: self.key.clone(), ..Self::does_not_exist(&self.key) };
+            return Self {
+                min_values,
+                key: self.key.clone(),
+                ..Self::does_not_exist(&self.key)
+            };
         }
-        let (complement, values): (bool, BTreeSet<Text>) = match (self.complement, other.complement) {
+        let (complement, values): (bool, BTreeSet<Text>) = match (self.complement, other.complement)
+        {
             (true, true) => (true, self.values.union(&other.values).cloned().collect()),
-            (true, false) => (false, other.values.difference(&self.values).cloned().collect()),
-            (false, true) => (false, self.values.difference(&other.values).cloned().collect()),
-            (false, false) => (false, self.values.intersection(&other.values).cloned().collect()),
+            (true, false) => (
+                false,
+                other.values.difference(&self.values).cloned().collect(),
+            ),
+            (false, true) => (
+                false,
+                self.values.difference(&other.values).cloned().collect(),
+            ),
+            (false, false) => (
+                false,
+                self.values.intersection(&other.values).cloned().collect(),
+            ),
         };
-        let mut out = Self { key: self.key.clone(), complement, values, gte, lte, min_values };
+        let mut out = Self {
+            key: self.key.clone(),
+            complement,
+            values,
+            gte,
+            lte,
+            min_values,
+        };
         let bounded = out.gte.is_some() || out.lte.is_some();
         if bounded {
-            let kept = out.values.iter().filter(|v| out.in_bounds(v)).cloned().collect();
+            let kept = out
+                .values
+                .iter()
+                .filter(|v| out.in_bounds(v))
+                .cloned()
+                .collect();
             out.values = kept;
         }
         if !complement {
@@ -264,8 +295,14 @@ impl Requirement {
         }
         match (self.complement, other.complement) {
             (true, true) => true,
-            (false, _) => self.values.iter().any(|v| self.in_bounds(v) && other.has(v)),
-            (true, false) => other.values.iter().any(|v| other.in_bounds(v) && self.has(v)),
+            (false, _) => self
+                .values
+                .iter()
+                .any(|v| self.in_bounds(v) && other.has(v)),
+            (true, false) => other
+                .values
+                .iter()
+                .any(|v| other.in_bounds(v) && self.has(v)),
         }
     }
 
@@ -333,8 +370,14 @@ impl Conflict {
 impl fmt::Display for Conflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Undefined { incoming } => write!(f, "label {} is not defined (wanted: {incoming})", incoming.key),
-            Self::Disjoint { incoming, existing } => write!(f, "wanted {incoming}, there is {existing}"),
+            Self::Undefined { incoming } => write!(
+                f,
+                "label {} is not defined (wanted: {incoming})",
+                incoming.key
+            ),
+            Self::Disjoint { incoming, existing } => {
+                write!(f, "wanted {incoming}, there is {existing}")
+            }
         }
     }
 }
@@ -351,7 +394,10 @@ impl Requirements {
 
     /// One `In` requirement per label.
     pub fn from_labels<'a>(labels: impl IntoIterator<Item = (&'a String, &'a String)>) -> Self {
-        labels.into_iter().map(|(k, v)| Requirement::of(k, [v])).collect()
+        labels
+            .into_iter()
+            .map(|(k, v)| Requirement::of(k, [v]))
+            .collect()
     }
 
     /// Adds a requirement, narrowing what is there for its key.
@@ -410,14 +456,20 @@ impl Requirements {
     ///
     /// # Errors
     /// The first undefined key, else every key on which the two sides are disjoint.
-    pub fn compatible(&self, incoming: &Self, undefined: Undefined<'_>) -> Result<(), Vec<Conflict>> {
+    pub fn compatible(
+        &self,
+        incoming: &Self,
+        undefined: Undefined<'_>,
+    ) -> Result<(), Vec<Conflict>> {
         for r in incoming.iter() {
             let may_be_undefined = match undefined {
                 Undefined::Denied => false,
                 Undefined::AllowedIf(allowed) => allowed(&r.key),
             };
             if !may_be_undefined && !self.defines(&r.key) && !r.admits_absence() {
-                return Err(vec![Conflict::Undefined { incoming: r.clone() }]);
+                return Err(vec![Conflict::Undefined {
+                    incoming: r.clone(),
+                }]);
             }
         }
         self.intersects(incoming)
@@ -432,11 +484,19 @@ impl Requirements {
             .iter()
             .filter_map(|r| {
                 let existing = self.get(&r.key)?;
-                let meet = existing.overlaps(r) || (existing.admits_absence() && r.admits_absence());
-                (!meet).then(|| Conflict::Disjoint { incoming: r.clone(), existing: existing.clone() })
+                let meet =
+                    existing.overlaps(r) || (existing.admits_absence() && r.admits_absence());
+                (!meet).then(|| Conflict::Disjoint {
+                    incoming: r.clone(),
+                    existing: existing.clone(),
+                })
             })
             .collect();
-        if conflicts.is_empty() { Ok(()) } else { Err(conflicts) }
+        if conflicts.is_empty() {
+            Ok(())
+        } else {
+            Err(conflicts)
+        }
     }
 }
 

@@ -61,7 +61,12 @@ pub struct Toleration {
 impl Toleration {
     /// Tolerates everything.
     pub fn everything() -> Self {
-        Self { key: String::new(), operator: Tolerates::Exists, value: String::new(), effect: String::new() }
+        Self {
+            key: String::new(),
+            operator: Tolerates::Exists,
+            value: String::new(),
+            effect: String::new(),
+        }
     }
 
     /// Kubernetes' rule, with the numeric operators (`spec/scheduling.md` 3.6).
@@ -72,7 +77,12 @@ impl Toleration {
         if !self.key.is_empty() && self.key != taint.key {
             return false;
         }
-        let numbers = || Some((taint.value.parse::<i64>().ok()?, self.value.parse::<i64>().ok()?));
+        let numbers = || {
+            Some((
+                taint.value.parse::<i64>().ok()?,
+                self.value.parse::<i64>().ok()?,
+            ))
+        };
         match self.operator {
             Tolerates::Exists => true,
             Tolerates::Equal => !self.key.is_empty() && self.value == taint.value,
@@ -85,7 +95,10 @@ impl Toleration {
 
 /// The taints that none of the tolerations covers.
 pub fn untolerated<'a>(taints: &'a [Taint], tolerations: &[Toleration]) -> Vec<&'a Taint> {
-    taints.iter().filter(|t| !tolerations.iter().any(|o| o.tolerates(t))).collect()
+    taints
+        .iter()
+        .filter(|t| !tolerations.iter().any(|o| o.tolerates(t)))
+        .collect()
 }
 
 impl Taint {
@@ -100,6 +113,7 @@ impl Taint {
             (taint_key::CLOUD_UNINITIALIZED, taint_effect::NO_SCHEDULE),
             (taint_key::UNREGISTERED, taint_effect::NO_EXECUTE),
         ];
-        known.contains(&(self.key.as_str(), self.effect.as_str())) || self.key.starts_with(taint_key::READINESS_PREFIX)
+        known.contains(&(self.key.as_str(), self.effect.as_str()))
+            || self.key.starts_with(taint_key::READINESS_PREFIX)
     }
 }

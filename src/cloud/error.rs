@@ -41,8 +41,19 @@ pub struct CloudError {
 
 impl CloudError {
     /// Builds an error.
-    pub fn new(action: &'static str, class: ErrorClass, code: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { action, class, code: code.into(), message: message.into(), retry_after: None }
+    pub fn new(
+        action: &'static str,
+        class: ErrorClass,
+        code: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Self {
+        Self {
+            action,
+            class,
+            code: code.into(),
+            message: message.into(),
+            retry_after: None,
+        }
     }
 
     /// Whether the thing is gone.
@@ -52,11 +63,17 @@ impl CloudError {
 
     /// Whether another offering may do.
     pub fn is_capacity(&self) -> bool {
-        matches!(self.class, ErrorClass::InsufficientCapacity | ErrorClass::Quota)
+        matches!(
+            self.class,
+            ErrorClass::InsufficientCapacity | ErrorClass::Quota
+        )
     }
 
     /// Whether the same call may work later.
     pub fn is_retryable(&self) -> bool {
-        matches!(self.class, ErrorClass::Throttled | ErrorClass::Transient | ErrorClass::Unauthorized)
+        matches!(
+            self.class,
+            ErrorClass::Throttled | ErrorClass::Transient | ErrorClass::Unauthorized
+        )
     }
 }

@@ -33,7 +33,9 @@ impl CapacityType {
 
     /// Reads the label value.
     pub fn parse(text: &str) -> Option<Self> {
-        [Self::Reserved, Self::Spot, Self::OnDemand].into_iter().find(|c| c.as_str() == text)
+        [Self::Reserved, Self::Spot, Self::OnDemand]
+            .into_iter()
+            .find(|c| c.as_str() == text)
     }
 }
 
@@ -62,17 +64,33 @@ pub struct Offering {
 
 impl Offering {
     /// An on-demand or spot offering with the requirements of its zone and capacity type.
-    pub fn new(zone: &str, capacity_type: CapacityType, price_per_hour: f64, available: bool) -> Self {
+    pub fn new(
+        zone: &str,
+        capacity_type: CapacityType,
+        price_per_hour: f64,
+        available: bool,
+    ) -> Self {
         let requirements = Requirements::from_iter([
             Requirement::of(names::label::ZONE, [zone]),
             Requirement::of(names::label::CAPACITY_TYPE, [capacity_type.as_str()]),
         ]);
-        Self { zone: zone.into(), capacity_type, price_per_hour, available, reservation: None, requirements }
+        Self {
+            zone: zone.into(),
+            capacity_type,
+            price_per_hour,
+            available,
+            reservation: None,
+            requirements,
+        }
     }
 
     /// Whether a launch may use it now: available and, if reserved, with room.
     pub fn is_launchable(&self) -> bool {
-        self.available && self.reservation.as_ref().is_none_or(|(_, count)| *count > 0)
+        self.available
+            && self
+                .reservation
+                .as_ref()
+                .is_none_or(|(_, count)| *count > 0)
     }
 }
 

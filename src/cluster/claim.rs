@@ -54,15 +54,22 @@ impl Claim {
         Self {
             name: meta.name.as_deref().unwrap_or_default().into(),
             uid: meta.uid.clone().unwrap_or_default(),
-            pool: labels.get(names::label::NODEPOOL).map(String::as_str).unwrap_or_default().into(),
-            provider_id: status.provider_id.clone().unwrap_or_default(),
+            pool: labels
+                .get(names::label::NODEPOOL)
+                .map(String::as_str)
+                .unwrap_or_default()
+                .into(),
+            provider_id: status.provider_id.clone(),
             requirements: pool::requirements(&object.spec.requirements).0,
-            requests: pool::amounts(&object.spec.resources.clone().unwrap_or_default().requests, Rounding::Up),
+            requests: pool::amounts(&object.spec.resources.requests, Rounding::Up),
             taints: pool::taints(&object.spec.taints),
             startup_taints: pool::taints(&object.spec.startup_taints),
             capacity: pool::amounts(&status.capacity, Rounding::Down),
             allocatable: pool::amounts(&status.allocatable, Rounding::Down),
-            created: meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |t| t.0),
+            created: meta
+                .creation_timestamp
+                .as_ref()
+                .map_or(Timestamp::UNIX_EPOCH, |t| t.0),
             deletion: meta.deletion_timestamp.as_ref().map(|t| t.0),
             last_pod_event: status.last_pod_event_time.as_ref().map(|t| t.0),
             labels,
@@ -72,6 +79,9 @@ impl Claim {
 
     /// Whether a condition is True.
     pub fn is(&self, condition: &str) -> bool {
-        self.object.status.as_ref().is_some_and(|s| conditions::is_true(&s.conditions, condition))
+        self.object
+            .status
+            .as_ref()
+            .is_some_and(|s| conditions::is_true(&s.conditions, condition))
     }
 }

@@ -23,11 +23,19 @@ impl DaemonSet {
         let meta = &set.metadata;
         let namespace = meta.namespace.as_deref().unwrap_or("default");
         let name = meta.name.as_deref().unwrap_or_default();
-        let template = set.spec.as_ref().map(|s| s.template.clone()).unwrap_or_default();
+        let template = set
+            .spec
+            .as_ref()
+            .map(|s| s.template.clone())
+            .unwrap_or_default();
         let mut metadata = template.metadata.unwrap_or_default();
         metadata.namespace = Some(namespace.to_owned());
         metadata.name = Some(name.to_owned());
-        let pod = core::Pod { metadata, spec: template.spec, status: None };
+        let pod = core::Pod {
+            metadata,
+            spec: template.spec,
+            status: None,
+        };
         Self {
             key: PodKey::new(namespace, name),
             uid: meta.uid.clone().unwrap_or_default(),
@@ -35,6 +43,3 @@ impl DaemonSet {
         }
     }
 }
-
-
-

@@ -60,10 +60,17 @@ impl Node {
         let meta = &node.metadata;
         let spec = node.spec.clone().unwrap_or_default();
         let status = node.status.clone().unwrap_or_default();
-        let amounts = |list: &Option<BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>>| {
-            Resources::from_k8s(&list.clone().unwrap_or_default(), Rounding::Down).unwrap_or_default()
+        let amounts = |list: &Option<
+            BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>,
+        >| {
+            Resources::from_k8s(&list.clone().unwrap_or_default(), Rounding::Down)
+                .unwrap_or_default()
         };
-        let ready = status.conditions.iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True");
+        let ready = status
+            .conditions
+            .iter()
+            .flatten()
+            .any(|c| c.type_ == "Ready" && c.status == "True");
         Self {
             name: meta.name.as_deref().unwrap_or_default().into(),
             uid: meta.uid.clone().unwrap_or_default(),
@@ -75,15 +82,31 @@ impl Node {
                 .taints
                 .iter()
                 .flatten()
-                .map(|t| Taint { key: t.key.clone(), value: t.value.clone().unwrap_or_default(), effect: t.effect.clone() })
+                .map(|t| Taint {
+                    key: t.key.clone(),
+                    value: t.value.clone().unwrap_or_default(),
+                    effect: t.effect.clone(),
+                })
                 .collect(),
             cordoned: spec.unschedulable.unwrap_or(false),
             finalizers: meta.finalizers.clone().unwrap_or_default(),
-            owners: meta.owner_references.iter().flatten().map(|o| o.uid.clone()).collect(),
+            owners: meta
+                .owner_references
+                .iter()
+                .flatten()
+                .map(|o| o.uid.clone())
+                .collect(),
             capacity: amounts(&status.capacity),
             allocatable: amounts(&status.allocatable),
-            readiness: if ready { Readiness::Ready } else { Readiness::NotReady },
-            created: meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |t| t.0),
+            readiness: if ready {
+                Readiness::Ready
+            } else {
+                Readiness::NotReady
+            },
+            created: meta
+                .creation_timestamp
+                .as_ref()
+                .map_or(Timestamp::UNIX_EPOCH, |t| t.0),
             deletion: meta.deletion_timestamp.as_ref().map(|t| t.0),
         }
     }

@@ -19,7 +19,15 @@ impl LabelSelector {
         let expressions = selector.match_expressions.iter().flatten();
         Self {
             labels: selector.match_labels.clone().unwrap_or_default(),
-            expressions: expressions.map(|e| (e.key.clone(), e.operator.clone(), e.values.clone().unwrap_or_default())).collect(),
+            expressions: expressions
+                .map(|e| {
+                    (
+                        e.key.clone(),
+                        e.operator.clone(),
+                        e.values.clone().unwrap_or_default(),
+                    )
+                })
+                .collect(),
         }
     }
 
@@ -71,13 +79,19 @@ impl DisruptionBudgetState {
             ),
             selector: spec.selector.as_ref().map(LabelSelector::from_k8s),
             disruptions_allowed: budget.status.as_ref().map_or(0, |s| s.disruptions_allowed),
-            never_allows: is(&spec.max_unavailable, Some(0), "0%") || is(&spec.min_available, None, "100%"),
-            always_allows_unhealthy: spec.unhealthy_pod_eviction_policy.as_deref() == Some("AlwaysAllow"),
+            never_allows: is(&spec.max_unavailable, Some(0), "0%")
+                || is(&spec.min_available, None, "100%"),
+            always_allows_unhealthy: spec.unhealthy_pod_eviction_policy.as_deref()
+                == Some("AlwaysAllow"),
         }
     }
 
     /// Whether the budget covers a pod.
     pub fn covers(&self, pod: &super::Pod) -> bool {
-        *self.key.namespace == *pod.key.namespace && self.selector.as_ref().is_some_and(|s| s.matches(&pod.labels))
+        *self.key.namespace == *pod.key.namespace
+            && self
+                .selector
+                .as_ref()
+                .is_some_and(|s| s.matches(&pod.labels))
     }
 }

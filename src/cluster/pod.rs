@@ -9,7 +9,7 @@ use crate::{
     api::{
         names,
         requirement::{Operator, Requirement, RequirementError, Requirements},
-        taint::{Taint, Toleration, Tolerates},
+        taint::{Taint, Tolerates, Toleration},
     },
     units::{GoDuration, PODS, Resources, Rounding},
 };
@@ -26,7 +26,10 @@ pub struct PodKey {
 impl PodKey {
     /// Builds a key.
     pub fn new(namespace: &str, name: &str) -> Self {
-        Self { namespace: namespace.into(), name: name.into() }
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+        }
     }
 }
 
@@ -157,24 +160,40 @@ impl Pod {
         let spec = pod.spec.clone().unwrap_or_default();
         let status = pod.status.clone().unwrap_or_default();
         let annotations = meta.annotations.clone().unwrap_or_default();
-        let affinity = spec.affinity.clone().unwrap_or_default().node_affinity.unwrap_or_default();
+        let affinity = spec
+            .affinity
+            .clone()
+            .unwrap_or_default()
+            .node_affinity
+            .unwrap_or_default();
         let condition = |kind: &str| status.conditions.iter().flatten().find(|c| c.type_ == kind);
         let phase = status.phase.as_deref().unwrap_or("Pending");
         Self {
-            key: PodKey::new(meta.namespace.as_deref().unwrap_or("default"), meta.name.as_deref().unwrap_or_default()),
+            key: PodKey::new(
+                meta.namespace.as_deref().unwrap_or("default"),
+                meta.name.as_deref().unwrap_or_default(),
+            ),
             uid: meta.uid.clone().unwrap_or_default(),
             resource_version: meta.resource_version.clone().unwrap_or_default(),
             labels: meta.labels.clone().unwrap_or_default(),
-            created: meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |t| t.0),
+            created: meta
+                .creation_timestamp
+                .as_ref()
+                .map_or(Timestamp::UNIX_EPOCH, |t| t.0),
             started: status.start_time.as_ref().map(|t| t.0),
             deletion: meta.deletion_timestamp.as_ref().map(|t| t.0),
             grace_seconds: spec.termination_grace_period_seconds,
             terminal: matches!(phase, "Succeeded" | "Failed"),
             running: phase == "Running",
             ready: condition("Ready").is_some_and(|c| c.status == "True"),
-            node: spec.node_name.as_deref().filter(|n| !n.is_empty()).map(Arc::from),
+            node: spec
+                .node_name
+                .as_deref()
+                .filter(|n| !n.is_empty())
+                .map(Arc::from),
             nominated_node: status.nominated_node_name.clone().filter(|n| !n.is_empty()),
-            unschedulable: condition("PodScheduled").is_some_and(|c| c.reason.as_deref() == Some("Unschedulable")),
+            unschedulable: condition("PodScheduled")
+                .is_some_and(|c| c.reason.as_deref() == Some("Unschedulable")),
             owner: owner(meta.owner_references.as_deref().unwrap_or_default()),
             do_not_disrupt: do_not_disrupt(annotations.get(names::annotation::DO_NOT_DISRUPT)),
             priority: spec.priority.unwrap_or(0),
@@ -193,9 +212,18 @@ impl Pod {
                 .preferred_during_scheduling_ignored_during_execution
                 .unwrap_or_default()
                 .iter()
-                .map(|p| Preference { weight: p.weight, term: term(&p.preference) })
+                .map(|p| Preference {
+                    weight: p.weight,
+                    term: term(&p.preference),
+                })
                 .collect(),
-            tolerations: spec.tolerations.as_deref().unwrap_or_default().iter().map(toleration).collect(),
+            tolerations: spec
+                .tolerations
+                .as_deref()
+                .unwrap_or_default()
+                .iter()
+                .map(toleration)
+                .collect(),
             unsupported: unsupported(&spec),
         }
     }
@@ -218,27 +246,39 @@ impl Pod {
     pub fn is_protected(&self, now: Timestamp) -> bool {
         match &self.do_not_disrupt {
             DoNotDisrupt::Always => true,
-            DoNotDisrupt::For(d) => self.started.is_none_or(|s| now.duration_since(s).as_nanos() < i128::from(d.0)),
+            DoNotDisrupt::For(d) => self
+                .started
+                .is_none_or(|s| now.duration_since(s).as_nanos() < i128::from(d.0)),
             DoNotDisrupt::Unset | DoNotDisrupt::Invalid(_) => false,
         }
     }
 
     /// Tolerates `karpenter.sh/disrupted:NoSchedule`: such pods are never drained.
     pub fn tolerates_disruption(&self) -> bool {
-        let taint = Taint { key: names::taint_key::DISRUPTED.to_owned(), value: String::new(), effect: "NoSchedule".to_owned() };
+        let taint = Taint {
+            key: names::taint_key::DISRUPTED.to_owned(),
+            value: String::new(),
+            effect: "NoSchedule".to_owned(),
+        };
         self.tolerations.iter().any(|t| t.tolerates(&taint))
     }
 
     /// Whether losing its node makes the pod need another one (`spec/disruption-and-lifecycle.md` 2.3).
     pub fn is_reschedulable(&self) -> bool {
         let alive = self.is_active()
-            || (!self.terminal && matches!(self.owner, Owner::StatefulSet(_)) && self.deletion.is_some());
+            || (!self.terminal
+                && matches!(self.owner, Owner::StatefulSet(_))
+                && self.deletion.is_some());
         alive && !matches!(self.owner, Owner::DaemonSet(_) | Owner::Node)
     }
 }
 
 fn owner(references: &[k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference]) -> Owner {
-    let find = |api: &str, kind: &str| references.iter().find(|o| o.api_version == api && o.kind == kind);
+    let find = |api: &str, kind: &str| {
+        references
+            .iter()
+            .find(|o| o.api_version == api && o.kind == kind)
+    };
     if let Some(o) = find("apps/v1", "DaemonSet") {
         Owner::DaemonSet(o.uid.clone())
     } else if find("v1", "Node").is_some() {
@@ -277,12 +317,17 @@ fn term(term: &core::NodeSelectorTerm) -> Term {
     let requirements = expressions
         .iter()
         .map(|e| {
-            let operator = Operator::parse(&e.operator).ok_or_else(|| RequirementError::Operator(e.operator.clone()))?;
+            let operator = Operator::parse(&e.operator)
+                .ok_or_else(|| RequirementError::Operator(e.operator.clone()))?;
             Requirement::new(&e.key, operator, &e.values, None)
         })
         .collect::<Result<Requirements, _>>();
     let match_fields = term.match_fields.as_ref().is_some_and(|f| !f.is_empty());
-    Term { expressions, match_fields, requirements }
+    Term {
+        expressions,
+        match_fields,
+        requirements,
+    }
 }
 
 fn toleration(t: &core::Toleration) -> Toleration {
@@ -339,19 +384,40 @@ fn requests(spec: &core::PodSpec) -> Resources {
 fn unsupported(spec: &core::PodSpec) -> Vec<&'static str> {
     let mut all = Vec::new();
     let affinity = spec.affinity.clone().unwrap_or_default();
-    if spec.topology_spread_constraints.iter().flatten().any(|c| c.when_unsatisfiable != "ScheduleAnyway") {
+    if spec
+        .topology_spread_constraints
+        .iter()
+        .flatten()
+        .any(|c| c.when_unsatisfiable != "ScheduleAnyway")
+    {
         all.push("topologySpreadConstraints");
     }
-    if affinity.pod_affinity.is_some_and(|a| a.required_during_scheduling_ignored_during_execution.is_some_and(|t| !t.is_empty())) {
+    if affinity.pod_affinity.is_some_and(|a| {
+        a.required_during_scheduling_ignored_during_execution
+            .is_some_and(|t| !t.is_empty())
+    }) {
         all.push("podAffinity");
     }
-    if affinity.pod_anti_affinity.is_some_and(|a| a.required_during_scheduling_ignored_during_execution.is_some_and(|t| !t.is_empty())) {
+    if affinity.pod_anti_affinity.is_some_and(|a| {
+        a.required_during_scheduling_ignored_during_execution
+            .is_some_and(|t| !t.is_empty())
+    }) {
         all.push("podAntiAffinity");
     }
-    if spec.volumes.iter().flatten().any(|v| v.persistent_volume_claim.is_some() || v.ephemeral.is_some()) {
+    if spec
+        .volumes
+        .iter()
+        .flatten()
+        .any(|v| v.persistent_volume_claim.is_some() || v.ephemeral.is_some())
+    {
         all.push("volumes");
     }
-    if spec.containers.iter().flat_map(|c| c.ports.iter().flatten()).any(|p| p.host_port.is_some_and(|n| n > 0)) {
+    if spec
+        .containers
+        .iter()
+        .flat_map(|c| c.ports.iter().flatten())
+        .any(|p| p.host_port.is_some_and(|n| n > 0))
+    {
         all.push("hostPorts");
     }
     if spec.resource_claims.as_ref().is_some_and(|c| !c.is_empty()) {

@@ -58,9 +58,9 @@ impl Pool {
             weight: object.spec.weight.unwrap_or(0),
             requirements,
             problems,
-            labels: template.metadata.clone().unwrap_or_default().labels,
-            taints: taints(&template.spec.taints),
-            startup_taints: taints(&template.spec.startup_taints),
+            labels: template.metadata.labels().clone(),
+            taints: taints(template.spec.taints()),
+            startup_taints: taints(template.spec.startup_taints()),
             limits: amounts(&object.spec.limits, Rounding::Down),
             class: reference.name.as_str().into(),
             class_label: format!("{}/{}", reference.group, reference.kind.to_lowercase()),
@@ -73,7 +73,11 @@ impl Pool {
     /// Whether the pool may launch for pending pods: Ready, dynamic, not being deleted, every requirement readable
     /// (`spec/scheduling.md` 1.5).
     pub fn is_usable(&self) -> bool {
-        let ready = self.object.status.as_ref().is_some_and(|s| conditions::is_true(&s.conditions, names::condition::READY));
+        let ready = self
+            .object
+            .status
+            .as_ref()
+            .is_some_and(|s| conditions::is_true(&s.conditions, names::condition::READY));
         ready && !self.is_static && self.deletion.is_none() && self.problems.is_empty()
     }
 }
@@ -96,7 +100,10 @@ impl Class {
     pub fn from_api(object: Arc<EC2NodeClass>) -> Self {
         Self {
             name: object.metadata.name.as_deref().unwrap_or_default().into(),
-            ready: object.status.as_ref().is_some_and(|s| conditions::is_true(&s.conditions, names::condition::READY)),
+            ready: object
+                .status
+                .as_ref()
+                .is_some_and(|s| conditions::is_true(&s.conditions, names::condition::READY)),
             deletion: object.metadata.deletion_timestamp.as_ref().map(|t| t.0),
             object,
         }
@@ -104,7 +111,9 @@ impl Class {
 }
 
 /// Reads a requirement list; what cannot be read is returned beside it.
-pub(super) fn requirements(specs: &[api::RequirementSpec]) -> (Requirements, Vec<RequirementError>) {
+pub(super) fn requirements(
+    specs: &[api::RequirementSpec],
+) -> (Requirements, Vec<RequirementError>) {
     let mut all = Requirements::new();
     let mut problems = Vec::new();
     for spec in specs {
@@ -122,7 +131,11 @@ pub(super) fn requirements(specs: &[api::RequirementSpec]) -> (Requirements, Vec
 
 /// Reads a taint list.
 pub(super) fn taints(specs: &[api::Taint]) -> Vec<Taint> {
-    let one = |t: &api::Taint| Taint { key: t.key.clone(), value: t.value.clone().unwrap_or_default(), effect: t.effect.clone() };
+    let one = |t: &api::Taint| Taint {
+        key: t.key.clone(),
+        value: t.value.clone().unwrap_or_default(),
+        effect: t.effect.clone(),
+    };
     specs.iter().map(one).collect()
 }
 

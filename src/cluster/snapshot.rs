@@ -8,7 +8,10 @@ use jiff::Timestamp;
 use crate::{
     api::names,
     cloud::InstanceType,
-    cluster::{Claim, Class, DaemonSet, DisruptionBudgetState, Malformed, Node, Pod, PodKey, Pool, StateNode},
+    cluster::{
+        Claim, Class, DaemonSet, DisruptionBudgetState, Malformed, Node, Pod, PodKey, Pool,
+        StateNode,
+    },
     units::{NODES, Resources},
 };
 
@@ -78,7 +81,11 @@ impl Snapshot {
     /// Pods bound to a node, unfinished ones.
     pub fn pods_on<'a>(&'a self, node: &str) -> impl Iterator<Item = &'a Arc<Pod>> + use<'a> {
         let node: Arc<str> = node.into();
-        self.pods_by_node.get(&node).into_iter().flatten().filter_map(|k| self.pods.get(k))
+        self.pods_by_node
+            .get(&node)
+            .into_iter()
+            .flatten()
+            .filter_map(|k| self.pods.get(k))
     }
 
     /// The node that a claim became, if exactly one carries its provider id.
@@ -87,7 +94,11 @@ impl Snapshot {
             return None;
         }
         let names = self.nodes_by_provider_id.get(&claim.provider_id)?;
-        if names.len() == 1 { names.get_min().and_then(|n| self.nodes.get(n)) } else { None }
+        if names.len() == 1 {
+            names.get_min().and_then(|n| self.nodes.get(n))
+        } else {
+            None
+        }
     }
 
     /// The claim of a node, if exactly one carries its provider id.
@@ -95,7 +106,10 @@ impl Snapshot {
         if node.provider_id.is_empty() {
             return None;
         }
-        let mut found = self.claims.values().filter(|c| c.provider_id == node.provider_id);
+        let mut found = self
+            .claims
+            .values()
+            .filter(|c| c.provider_id == node.provider_id);
         found.next().filter(|_| found.next().is_none())
     }
 
@@ -110,7 +124,15 @@ impl Snapshot {
         let mut all: Vec<StateNode> = self
             .nodes
             .values()
-            .map(|n| StateNode::new(Some(n.clone()), by_provider.get(n.provider_id.as_str()).map(|c| Arc::clone(c)), self))
+            .map(|n| {
+                StateNode::new(
+                    Some(n.clone()),
+                    by_provider
+                        .get(n.provider_id.as_str())
+                        .map(|c| Arc::clone(c)),
+                    self,
+                )
+            })
             .collect();
         let nodeless = self.claims.values().filter(|c| {
             c.provider_id.is_empty() || !self.nodes_by_provider_id.contains_key(&c.provider_id)
@@ -125,9 +147,17 @@ impl Snapshot {
     pub fn pool_usage(&self) -> BTreeMap<Arc<str>, Resources> {
         let mut usage: BTreeMap<Arc<str>, Resources> = BTreeMap::new();
         for node in self.state_nodes() {
-            if let Some(claim) = node.claim.as_ref().filter(|c| !c.pool.is_empty() && !node.marked_for_deletion) {
+            if let Some(claim) = node
+                .claim
+                .as_ref()
+                .filter(|c| !c.pool.is_empty() && !node.marked_for_deletion)
+            {
                 let used = usage.entry(claim.pool.clone()).or_default();
-                used.add(&if claim.provider_id.is_empty() { self.planned_capacity(claim) } else { node.capacity() });
+                used.add(&if claim.provider_id.is_empty() {
+                    self.planned_capacity(claim)
+                } else {
+                    node.capacity()
+                });
                 used.set(NODES, used.get(NODES) + 1);
             }
         }

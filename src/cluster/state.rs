@@ -9,8 +9,8 @@ use imbl::OrdSet;
 use jiff::Timestamp;
 
 use crate::cluster::{
-    Claim, Class, DaemonSet, DisruptionBudgetState, Event, Nomination, Node, Owner, Pod, PodKey, Pool,
-    Snapshot,
+    Claim, Class, DaemonSet, DisruptionBudgetState, Event, Node, Nomination, Owner, Pod, PodKey,
+    Pool, Snapshot,
 };
 
 /// How many UIDs of deleted objects are remembered, so that a late answer to one of our own writes cannot bring one back. Far more
@@ -18,8 +18,15 @@ use crate::cluster::{
 const TOMBSTONES: usize = 10_000;
 
 /// Kinds that must have been listed before the cluster counts as known.
-const WATCHED: [&str; 7] =
-    ["pods", "nodes", "nodeclaims", "nodepools", "ec2nodeclasses", "daemonsets", "poddisruptionbudgets"];
+const WATCHED: [&str; 7] = [
+    "pods",
+    "nodes",
+    "nodeclaims",
+    "nodepools",
+    "ec2nodeclasses",
+    "daemonsets",
+    "poddisruptionbudgets",
+];
 
 /// Cluster state in the making.
 #[derive(Debug, Default)]
@@ -50,9 +57,15 @@ impl State {
         let s = &mut self.snapshot;
         match event {
             Event::Pod(pod) => {
-                let known = |k: &PodKey| s.pods.get(k).map(|p| (p.uid.clone(), p.resource_version.clone()));
+                let known = |k: &PodKey| {
+                    s.pods
+                        .get(k)
+                        .map(|p| (p.uid.clone(), p.resource_version.clone()))
+                };
                 let pod = Pod::from_k8s(&pod);
-                if self.buried.contains(&pod.uid) || is_stale(known(&pod.key), &pod.uid, &pod.resource_version) {
+                if self.buried.contains(&pod.uid)
+                    || is_stale(known(&pod.key), &pod.uid, &pod.resource_version)
+                {
                     return false;
                 }
                 self.put_pod(pod, now);
@@ -60,23 +73,44 @@ impl State {
             Event::PodGone(key) => return self.remove_pod(&key, now),
             Event::Node(node) => {
                 let node = Node::from_k8s(&node);
-                let known = s.nodes.get(&node.name).map(|n| (n.uid.clone(), n.resource_version.clone()));
-                if self.buried.contains(&node.uid) || is_stale(known, &node.uid, &node.resource_version) {
+                let known = s
+                    .nodes
+                    .get(&node.name)
+                    .map(|n| (n.uid.clone(), n.resource_version.clone()));
+                if self.buried.contains(&node.uid)
+                    || is_stale(known, &node.uid, &node.resource_version)
+                {
                     return false;
                 }
                 self.remove_node_index(&node.name.clone());
                 if !node.provider_id.is_empty() {
-                    let names = self.snapshot.nodes_by_provider_id.entry(node.provider_id.clone()).or_default();
+                    let names = self
+                        .snapshot
+                        .nodes_by_provider_id
+                        .entry(node.provider_id.clone())
+                        .or_default();
                     names.insert(node.name.clone());
                 }
-                self.snapshot.nodes.insert(node.name.clone(), Arc::new(node));
+                self.snapshot
+                    .nodes
+                    .insert(node.name.clone(), Arc::new(node));
             }
             Event::NodeGone(name) => return self.remove_node(&name),
             Event::Claim(claim) => {
                 let claim = Claim::from_api(Arc::new(*claim));
-                let version = |c: &Claim| c.object.metadata.resource_version.clone().unwrap_or_default();
-                let known = s.claims.get(&claim.name).map(|c| (c.uid.clone(), version(c)));
-                if self.buried.contains(&claim.uid) || is_stale(known, &claim.uid, &version(&claim)) {
+                let version = |c: &Claim| {
+                    c.object
+                        .metadata
+                        .resource_version
+                        .clone()
+                        .unwrap_or_default()
+                };
+                let known = s
+                    .claims
+                    .get(&claim.name)
+                    .map(|c| (c.uid.clone(), version(c)));
+                if self.buried.contains(&claim.uid) || is_stale(known, &claim.uid, &version(&claim))
+                {
                     return false;
                 }
                 s.claims.insert(claim.name.clone(), Arc::new(claim));
@@ -84,7 +118,13 @@ impl State {
             Event::ClaimGone(name) => return self.remove_claim(&name),
             Event::Pool(pool) => {
                 let pool = Pool::from_api(Arc::new(*pool));
-                let version = |p: &Pool| p.object.metadata.resource_version.clone().unwrap_or_default();
+                let version = |p: &Pool| {
+                    p.object
+                        .metadata
+                        .resource_version
+                        .clone()
+                        .unwrap_or_default()
+                };
                 let known = s.pools.get(&pool.name).map(|p| (p.uid.clone(), version(p)));
                 if self.buried.contains(&pool.uid) || is_stale(known, &pool.uid, &version(&pool)) {
                     return false;
@@ -100,7 +140,10 @@ impl State {
                 let class = Class::from_api(Arc::new(*class));
                 let id = |c: &Class| {
                     let meta = &c.object.metadata;
-                    (meta.uid.clone().unwrap_or_default(), meta.resource_version.clone().unwrap_or_default())
+                    (
+                        meta.uid.clone().unwrap_or_default(),
+                        meta.resource_version.clone().unwrap_or_default(),
+                    )
                 };
                 let (uid, version) = id(&class);
                 let known = s.classes.get(&class.name).map(|c| id(c));
@@ -135,9 +178,18 @@ impl State {
                     }
                 }
             }
-            Event::Leaving { provider_id, leaving: true } => return s.leaving.insert(provider_id).is_none(),
-            Event::Leaving { provider_id, leaving: false } => return s.leaving.remove(&provider_id).is_some(),
-            Event::PoolHeld { pool, hold: Some(hold) } => return s.held_pools.insert(pool, hold) != Some(hold),
+            Event::Leaving {
+                provider_id,
+                leaving: true,
+            } => return s.leaving.insert(provider_id).is_none(),
+            Event::Leaving {
+                provider_id,
+                leaving: false,
+            } => return s.leaving.remove(&provider_id).is_some(),
+            Event::PoolHeld {
+                pool,
+                hold: Some(hold),
+            } => return s.held_pools.insert(pool, hold) != Some(hold),
             Event::PoolHeld { pool, hold: None } => return s.held_pools.remove(&pool).is_some(),
             Event::Malformed(object) => return s.malformed.insert(object).is_none(),
         }
@@ -148,20 +200,46 @@ impl State {
     fn listed(&mut self, resource: &'static str, present: Vec<String>, now: Timestamp) -> bool {
         let present: BTreeSet<String> = present.into_iter().collect();
         let absent_pods = |keys: &mut dyn Iterator<Item = &PodKey>| -> Vec<PodKey> {
-            keys.filter(|k| !present.contains(&k.to_string())).cloned().collect()
+            keys.filter(|k| !present.contains(&k.to_string()))
+                .cloned()
+                .collect()
         };
         let absent = |names: &mut dyn Iterator<Item = &Arc<str>>| -> Vec<String> {
-            names.filter(|n| !present.contains(&***n)).map(|n| n.to_string()).collect()
+            names
+                .filter(|n| !present.contains(&***n))
+                .map(|n| n.to_string())
+                .collect()
         };
         let s = &self.snapshot;
         let gone: Vec<Event> = match resource {
-            "pods" => absent_pods(&mut s.pods.keys()).into_iter().map(Event::PodGone).collect(),
-            "daemonsets" => absent_pods(&mut s.daemon_sets.keys()).into_iter().map(Event::DaemonSetGone).collect(),
-            "poddisruptionbudgets" => absent_pods(&mut s.budgets.keys()).into_iter().map(Event::BudgetGone).collect(),
-            "nodes" => absent(&mut s.nodes.keys()).into_iter().map(Event::NodeGone).collect(),
-            "nodeclaims" => absent(&mut s.claims.keys()).into_iter().map(Event::ClaimGone).collect(),
-            "nodepools" => absent(&mut s.pools.keys()).into_iter().map(Event::PoolGone).collect(),
-            "ec2nodeclasses" => absent(&mut s.classes.keys()).into_iter().map(Event::ClassGone).collect(),
+            "pods" => absent_pods(&mut s.pods.keys())
+                .into_iter()
+                .map(Event::PodGone)
+                .collect(),
+            "daemonsets" => absent_pods(&mut s.daemon_sets.keys())
+                .into_iter()
+                .map(Event::DaemonSetGone)
+                .collect(),
+            "poddisruptionbudgets" => absent_pods(&mut s.budgets.keys())
+                .into_iter()
+                .map(Event::BudgetGone)
+                .collect(),
+            "nodes" => absent(&mut s.nodes.keys())
+                .into_iter()
+                .map(Event::NodeGone)
+                .collect(),
+            "nodeclaims" => absent(&mut s.claims.keys())
+                .into_iter()
+                .map(Event::ClaimGone)
+                .collect(),
+            "nodepools" => absent(&mut s.pools.keys())
+                .into_iter()
+                .map(Event::PoolGone)
+                .collect(),
+            "ec2nodeclasses" => absent(&mut s.classes.keys())
+                .into_iter()
+                .map(Event::ClassGone)
+                .collect(),
             _ => Vec::new(),
         };
         let mut changed = !gone.is_empty();
@@ -177,13 +255,21 @@ impl State {
 
     fn put_pod(&mut self, pod: Pod, now: Timestamp) {
         self.note_pod_event(&pod, now);
-        let newly_bound = pod.node.is_some() && self.snapshot.pods.get(&pod.key).is_none_or(|p| p.node.is_none());
+        let newly_bound = pod.node.is_some()
+            && self
+                .snapshot
+                .pods
+                .get(&pod.key)
+                .is_none_or(|p| p.node.is_none());
         self.unindex_pod(&pod.key);
         let s = &mut self.snapshot;
         if !pod.terminal {
             match &pod.node {
                 Some(node) => {
-                    s.pods_by_node.entry(node.clone()).or_default().insert(pod.key.clone());
+                    s.pods_by_node
+                        .entry(node.clone())
+                        .or_default()
+                        .insert(pod.key.clone());
                 }
                 None => {
                     s.unbound.insert(pod.key.clone());
@@ -199,10 +285,18 @@ impl State {
     /// Upstream's pod events (`spec/disruption-and-lifecycle.md` 1.13): newly bound, finished or terminating, for pods that are not a
     /// DaemonSet's.
     fn note_pod_event(&mut self, pod: &Pod, now: Timestamp) {
-        let Some(node) = pod.node.clone().filter(|_| is_workload(pod)) else { return };
-        let before = self.snapshot.pods.get(&pod.key).filter(|p| p.uid == pod.uid);
+        let Some(node) = pod.node.clone().filter(|_| is_workload(pod)) else {
+            return;
+        };
+        let before = self
+            .snapshot
+            .pods
+            .get(&pod.key)
+            .filter(|p| p.uid == pod.uid);
         let moved = before.is_none_or(|b| {
-            b.node.is_none() || (pod.terminal && !b.terminal) || (pod.deletion.is_some() && b.deletion.is_none())
+            b.node.is_none()
+                || (pod.terminal && !b.terminal)
+                || (pod.deletion.is_some() && b.deletion.is_none())
         });
         if moved {
             self.snapshot.pod_events.insert(node, now);
@@ -212,7 +306,9 @@ impl State {
     fn unindex_pod(&mut self, key: &PodKey) {
         let s = &mut self.snapshot;
         s.unbound.remove(key);
-        let Some(node) = s.pods.get(key).and_then(|p| p.node.clone()) else { return };
+        let Some(node) = s.pods.get(key).and_then(|p| p.node.clone()) else {
+            return;
+        };
         if let Some(pods) = s.pods_by_node.get_mut(&node) {
             pods.remove(key);
             if pods.is_empty() {
@@ -222,7 +318,13 @@ impl State {
     }
 
     fn remove_pod(&mut self, key: &PodKey, now: Timestamp) -> bool {
-        if let Some(node) = self.snapshot.pods.get(key).filter(|p| is_workload(p)).and_then(|p| p.node.clone()) {
+        if let Some(node) = self
+            .snapshot
+            .pods
+            .get(key)
+            .filter(|p| is_workload(p))
+            .and_then(|p| p.node.clone())
+        {
             self.snapshot.pod_events.insert(node, now);
         }
         self.unindex_pod(key);
@@ -233,8 +335,13 @@ impl State {
 
     fn remove_node_index(&mut self, name: &Arc<str>) {
         let s = &mut self.snapshot;
-        let Some(id) = s.nodes.get(name).map(|n| n.provider_id.clone()) else { return };
-        let rest: Option<OrdSet<Arc<str>>> = s.nodes_by_provider_id.get(&id).map(|names| names.without(name));
+        let Some(id) = s.nodes.get(name).map(|n| n.provider_id.clone()) else {
+            return;
+        };
+        let rest: Option<OrdSet<Arc<str>>> = s
+            .nodes_by_provider_id
+            .get(&id)
+            .map(|names| names.without(name));
         match rest {
             Some(names) if names.is_empty() => {
                 s.nodes_by_provider_id.remove(&id);
@@ -256,10 +363,17 @@ impl State {
 
     fn remove_claim(&mut self, name: &str) -> bool {
         let s = &mut self.snapshot;
-        let Some(claim) = s.claims.remove(name) else { return false };
+        let Some(claim) = s.claims.remove(name) else {
+            return false;
+        };
         s.leaving.remove(&claim.provider_id);
         let place = Nomination::Claim(claim.name.clone());
-        let orphans: Vec<PodKey> = s.nominations.iter().filter(|(_, p)| **p == place).map(|(k, _)| k.clone()).collect();
+        let orphans: Vec<PodKey> = s
+            .nominations
+            .iter()
+            .filter(|(_, p)| **p == place)
+            .map(|(k, _)| k.clone())
+            .collect();
         for pod in orphans {
             s.nominations.remove(&pod);
         }

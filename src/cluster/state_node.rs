@@ -24,7 +24,11 @@ pub struct StateNode {
 }
 
 impl StateNode {
-    pub(super) fn new(node: Option<Arc<Node>>, claim: Option<Arc<Claim>>, snapshot: &Snapshot) -> Self {
+    pub(super) fn new(
+        node: Option<Arc<Node>>,
+        claim: Option<Arc<Claim>>,
+        snapshot: &Snapshot,
+    ) -> Self {
         let name = match (&node, &claim) {
             (Some(n), _) => n.name.clone(),
             (None, Some(c)) => c.name.clone(),
@@ -39,8 +43,18 @@ impl StateNode {
             (Some(n), None) => n.deletion.is_some(),
             (None, None) => false,
         };
-        let pods = node.iter().flat_map(|n| snapshot.pods_on(&n.name)).cloned().collect();
-        Self { name, node, claim, marked_for_deletion, pods }
+        let pods = node
+            .iter()
+            .flat_map(|n| snapshot.pods_on(&n.name))
+            .cloned()
+            .collect();
+        Self {
+            name,
+            node,
+            claim,
+            marked_for_deletion,
+            pods,
+        }
     }
 
     /// Whether Tenon manages it.
@@ -59,7 +73,11 @@ impl StateNode {
     }
 
     fn has_label(&self, key: &str) -> bool {
-        !self.is_managed() || self.node.as_ref().is_some_and(|n| n.labels.get(key).is_some_and(|v| v == "true"))
+        !self.is_managed()
+            || self
+                .node
+                .as_ref()
+                .is_some_and(|n| n.labels.get(key).is_some_and(|v| v == "true"))
     }
 
     /// Labels: the claim's until registered, the Node's afterwards; `kubernetes.io/hostname` is the node's name.
@@ -70,7 +88,9 @@ impl StateNode {
             (Some(n), None) => n.labels.clone(),
             (None, None) => BTreeMap::new(),
         };
-        labels.entry(names::label::HOSTNAME.to_owned()).or_insert_with(|| self.name.to_string());
+        labels
+            .entry(names::label::HOSTNAME.to_owned())
+            .or_insert_with(|| self.name.to_string());
         labels
     }
 
@@ -82,7 +102,10 @@ impl StateNode {
             (Some(n), None) => (&n.taints, &[]),
             (None, None) => (&[], &[]),
         };
-        let rebooting = self.claim.as_ref().is_some_and(|c| c.is(names::condition::REBOOTING));
+        let rebooting = self
+            .claim
+            .as_ref()
+            .is_some_and(|c| c.is(names::condition::REBOOTING));
         if self.is_managed() && (!self.is_initialized() || rebooting) {
             let expected = |t: &Taint| {
                 t.is_ephemeral()
@@ -97,12 +120,30 @@ impl StateNode {
 
     /// Capacity; what a starting node does not report yet comes from its claim, and a claim that has not launched has its requests.
     pub fn capacity(&self) -> Resources {
-        self.amounts(|n| &n.capacity, |c| if c.provider_id.is_empty() { &c.requests } else { &c.capacity })
+        self.amounts(
+            |n| &n.capacity,
+            |c| {
+                if c.provider_id.is_empty() {
+                    &c.requests
+                } else {
+                    &c.capacity
+                }
+            },
+        )
     }
 
     /// Allocatable; what a starting node does not report yet comes from its claim, and a claim that has not launched has its requests.
     pub fn allocatable(&self) -> Resources {
-        self.amounts(|n| &n.allocatable, |c| if c.provider_id.is_empty() { &c.requests } else { &c.allocatable })
+        self.amounts(
+            |n| &n.allocatable,
+            |c| {
+                if c.provider_id.is_empty() {
+                    &c.requests
+                } else {
+                    &c.allocatable
+                }
+            },
+        )
     }
 
     fn amounts<'a>(

@@ -19,7 +19,10 @@ impl Default for Brakes {
     /// 5,000 nodes is the size that Kubernetes is tested for; 500 launches a minute brings 10,000 pods of 20 to a node up in one
     /// minute and still stops a runaway loop long before it fills an account.
     fn default() -> Self {
-        Self { max_nodes: 5_000, max_launches_per_minute: 500 }
+        Self {
+            max_nodes: 5_000,
+            max_launches_per_minute: 500,
+        }
     }
 }
 
@@ -44,9 +47,15 @@ pub enum Brake {
 impl std::fmt::Display for Brake {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::MaxNodes(n) => write!(f, "the cluster-wide limit of {n} nodes is reached (--max-nodes)"),
+            Self::MaxNodes(n) => write!(
+                f,
+                "the cluster-wide limit of {n} nodes is reached (--max-nodes)"
+            ),
             Self::LaunchRate(n, at) => {
-                write!(f, "{n} launches in the last minute are the most allowed (--max-launches-per-minute); next at {at}")
+                write!(
+                    f,
+                    "{n} launches in the last minute are the most allowed (--max-launches-per-minute); next at {at}"
+                )
             }
         }
     }
@@ -55,10 +64,19 @@ impl std::fmt::Display for Brake {
 impl Brakes {
     /// How many of `wanted` launches may start now, and what stops the rest. Reads only what the API server knows, so a restart does
     /// not lift the brake.
-    pub fn allow(&self, snapshot: &Snapshot, now: Timestamp, wanted: usize) -> (usize, Option<Brake>) {
+    pub fn allow(
+        &self,
+        snapshot: &Snapshot,
+        now: Timestamp,
+        wanted: usize,
+    ) -> (usize, Option<Brake>) {
         let nodes = snapshot.claims.len();
-        let mut recent: Vec<Timestamp> =
-            snapshot.claims.values().map(|c| c.created).filter(|t| now.duration_since(*t).unsigned_abs() < RATE_WINDOW).collect();
+        let mut recent: Vec<Timestamp> = snapshot
+            .claims
+            .values()
+            .map(|c| c.created)
+            .filter(|t| now.duration_since(*t).unsigned_abs() < RATE_WINDOW)
+            .collect();
         recent.sort_unstable();
         let room = self.max_nodes.saturating_sub(nodes);
         let rate = self.max_launches_per_minute.saturating_sub(recent.len());
@@ -83,7 +101,11 @@ pub fn hold_until(failures: u32, now: Timestamp) -> Timestamp {
 
 /// A pool that waits, and until when.
 pub fn held(snapshot: &Snapshot, pool: &Arc<str>, now: Timestamp) -> Option<Timestamp> {
-    snapshot.held_pools.get(&**pool).map(|h| h.until).filter(|until| *until > now)
+    snapshot
+        .held_pools
+        .get(&**pool)
+        .map(|h| h.until)
+        .filter(|until| *until > now)
 }
 
 #[cfg(test)]
@@ -94,7 +116,10 @@ mod tests {
     fn a_pool_waits_twice_as_long_after_each_failure_up_to_half_an_hour() {
         let now = Timestamp::UNIX_EPOCH;
         let seconds = |n: u32| hold_until(n, now).as_second();
-        assert_eq!([seconds(1), seconds(2), seconds(3), seconds(5)], [60, 120, 240, 960]);
+        assert_eq!(
+            [seconds(1), seconds(2), seconds(3), seconds(5)],
+            [60, 120, 240, 960]
+        );
         assert_eq!([seconds(6), seconds(40)], [1_800, 1_800]);
     }
 }
