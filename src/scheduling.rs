@@ -3,14 +3,29 @@
 //!
 //! Entry point: [`Problem::from_snapshot`], then [`solve`]. Must never: do I/O, read a clock, or change a snapshot.
 
+mod bound;
+mod classes;
+mod daemons;
+mod explain;
+mod finish;
+mod go_sort;
+mod input;
+mod model;
+mod pass;
+mod sets;
+mod shelves;
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 
+pub use bound::lower_bound_per_hour;
+pub use pass::solve;
+
 use crate::{
     api::requirement::{Conflict, Requirements},
     cloud::InstanceType,
-    cluster::{Catalog, Pod, PodKey, Pool, Snapshot, StateNode},
+    cluster::{Catalog, Pod, PodKey, Pool, StateNode},
     units::Resources,
 };
 
@@ -34,6 +49,16 @@ pub enum MinValuesPolicy {
     BestEffort,
 }
 
+/// How a pool's `nodes` limit is counted while a pass opens nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NodeLimit {
+    /// Each node that the pass opens counts at once.
+    #[default]
+    Counted,
+    /// Only what is there when the pass begins counts, as upstream does: one pass may open more nodes than the limit.
+    AtStart,
+}
+
 /// Settings of a pass.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -41,6 +66,8 @@ pub struct Options {
     pub preferences: PreferencePolicy,
     /// minValues.
     pub min_values: MinValuesPolicy,
+    /// Limit on nodes.
+    pub node_limit: NodeLimit,
     /// Most instance types kept on a claim; upstream keeps 600.
     pub max_instance_types: usize,
     /// Label keys beside the built-in ones that new nodes may have although nothing defines them.
@@ -52,6 +79,7 @@ impl Default for Options {
         Self {
             preferences: PreferencePolicy::Respect,
             min_values: MinValuesPolicy::Strict,
+            node_limit: NodeLimit::Counted,
             max_instance_types: 600,
             extra_well_known: Vec::new(),
         }
@@ -67,12 +95,16 @@ pub struct Problem {
     pub nodes: Vec<StateNode>,
     /// Usable pools with their instance types, in upstream's order: weight descending, then name descending.
     pub pools: Vec<(Arc<Pool>, Catalog)>,
+    /// Pools that would be usable but may not launch now, with the reason: held back, or their instance types are not known yet.
+    pub refusing: Vec<(Arc<Pool>, Refusal)>,
     /// What each pool uses already, `nodes` included.
     pub usage: BTreeMap<Arc<str>, Resources>,
     /// The pod of each DaemonSet.
     pub daemons: Vec<Arc<Pod>>,
     /// Where earlier plans want pods: tried first, so that plans do not flap while nodes start.
     pub nominations: BTreeMap<PodKey, crate::cluster::Nomination>,
+    /// Pods that wait but are not tried, and why.
+    pub ignored: BTreeMap<PodKey, Ignored>,
     /// Settings.
     pub options: Options,
 }
@@ -137,6 +169,10 @@ pub enum Refusal {
     InstanceTypes(TypeRefusal),
     /// The pool may not launch until then, after launches that failed.
     Held(Timestamp),
+    /// The instance types of the pool's node class are not known yet.
+    NoCatalog,
+    /// A selector that cannot be read.
+    Malformed(String),
     /// A hard constraint that the solver does not know yet.
     Unsupported(Vec<&'static str>),
 }

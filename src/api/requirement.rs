@@ -306,6 +306,11 @@ impl Requirement {
         }
     }
 
+    /// Whether the two can hold of one node: some value may satisfy both, or the label's absence does.
+    pub fn meets(&self, other: &Self) -> bool {
+        self.overlaps(other) || (self.admits_absence() && other.admits_absence())
+    }
+
     /// Whether an absent label satisfies it (`NotIn` and `DoesNotExist` do).
     pub fn admits_absence(&self) -> bool {
         matches!(self.operator(), Operator::NotIn | Operator::DoesNotExist)
@@ -452,6 +457,30 @@ impl Requirements {
         self.0.is_empty()
     }
 
+    /// Whether any requirement has `minValues`.
+    pub fn has_min_values(&self) -> bool {
+        self.iter().any(|r| r.min_values.is_some())
+    }
+
+    /// [`Self::intersects`] without the reasons.
+    pub fn meets(&self, incoming: &Self) -> bool {
+        incoming
+            .iter()
+            .all(|r| self.get(&r.key).is_none_or(|existing| existing.meets(r)))
+    }
+
+    /// [`Self::compatible`] without the reasons.
+    pub fn admits(&self, incoming: &Self, undefined: Undefined<'_>) -> bool {
+        let may_be_undefined = |key: &str| match undefined {
+            Undefined::Denied => false,
+            Undefined::AllowedIf(allowed) => allowed(key),
+        };
+        incoming.iter().all(|r| match self.get(&r.key) {
+            Some(existing) => existing.meets(r),
+            None => r.admits_absence() || may_be_undefined(&r.key),
+        })
+    }
+
     /// Whether `incoming` can be satisfied here: every key it names is defined (or may be undefined), and no key conflicts.
     ///
     /// # Errors
@@ -484,9 +513,7 @@ impl Requirements {
             .iter()
             .filter_map(|r| {
                 let existing = self.get(&r.key)?;
-                let meet =
-                    existing.overlaps(r) || (existing.admits_absence() && r.admits_absence());
-                (!meet).then(|| Conflict::Disjoint {
+                (!existing.meets(r)).then(|| Conflict::Disjoint {
                     incoming: r.clone(),
                     existing: existing.clone(),
                 })
