@@ -223,7 +223,7 @@ pub fn ready(
             offenders.push((at, format!("{dependent}={}", told.as_str())));
         }
     }
-    offenders.sort_by(|a, b| b.0.cmp(&a.0));
+    offenders.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
     let message = offenders
         .into_iter()
         .map(|(_, told)| told)

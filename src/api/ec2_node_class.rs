@@ -1,5 +1,10 @@
 //! EC2NodeClass: how instances are made on AWS.
 
+#![allow(
+    clippy::duplicated_attributes,
+    reason = "the lint takes the keys of several printer columns for one"
+)]
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::NodeSelectorRequirement;
@@ -121,6 +126,31 @@ pub struct EC2NodeClassSpec {
     /// Deprecated: now amiSelectorTerms. Turned into terms by the defaulting webhook, otherwise ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ami_selector: Option<BTreeMap<String, Value>>,
+}
+
+impl EC2NodeClassSpec {
+    /// The alias among the terms, if there is one.
+    pub fn alias(&self) -> Option<&str> {
+        self.ami_selector_terms
+            .iter()
+            .find_map(|term| term.alias.as_deref())
+    }
+
+    /// The family by which images are bootstrapped: as written, else that of the alias, else Custom.
+    pub fn resolved_family(&self) -> &str {
+        if let Some(family) = &self.ami_family {
+            return family;
+        }
+        match self.alias().and_then(|alias| alias.split('@').next()) {
+            Some("al2") => "AL2",
+            Some("al2023") => "AL2023",
+            Some("bottlerocket") => "Bottlerocket",
+            Some("windows2019") => "Windows2019",
+            Some("windows2022") => "Windows2022",
+            Some("windows2025") => "Windows2025",
+            _ => "Custom",
+        }
+    }
 }
 
 /// Which subnets: an id alone, or tags.

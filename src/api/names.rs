@@ -426,6 +426,11 @@ pub fn is_well_known(key: &str) -> bool {
     WELL_KNOWN.contains(&key) || AWS_WELL_KNOWN.contains(&key)
 }
 
+/// The label under which claims and nodes carry the name of their class, by the class's group and kind.
+pub fn class_label_key(group: &str, kind: &str) -> String {
+    format!("{group}/{}", kind.to_lowercase())
+}
+
 /// The part of a label key before the slash, empty if there is none.
 pub fn domain(key: &str) -> &str {
     key.split_once('/').map_or("", |(domain, _)| domain)
@@ -465,6 +470,14 @@ mod tests {
             "topology.kubernetes.io/zone"
         );
         assert_eq!(normalize_key("team"), "team");
+    }
+
+    #[test]
+    fn class_label() {
+        assert_eq!(
+            class_label_key(AWS_GROUP, EC2_NODE_CLASS_KIND),
+            label::EC2_NODE_CLASS
+        );
     }
 
     /// The rows of the restricted-key table, as controllers apply it.

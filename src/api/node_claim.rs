@@ -1,5 +1,10 @@
 //! NodeClaim: one wanted node, from the decision to launch it until its instance is gone.
 
+#![allow(
+    clippy::duplicated_attributes,
+    reason = "the lint takes the keys of several printer columns for one"
+)]
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

@@ -1,5 +1,10 @@
 //! NodePool: what nodes may be made, and when they may go.
 
+#![allow(
+    clippy::duplicated_attributes,
+    reason = "the lint takes the keys of several printer columns for one"
+)]
+
 use std::collections::BTreeMap;
 
 use kube::CustomResource;

@@ -131,11 +131,11 @@ impl Schedule {
                 (hour, minute) = (0, 0);
                 continue;
             }
-            if self.fires_on(date) {
-                if let Some((hour, minute)) = self.first_at_or_after(hour, minute) {
-                    let at: DateTime = date.at(hour as i8, minute as i8, 0, 0);
-                    return Offset::UTC.to_timestamp(at).ok();
-                }
+            if self.fires_on(date)
+                && let Some((hour, minute)) = self.first_at_or_after(hour, minute)
+            {
+                let at: DateTime = date.at(hour as i8, minute as i8, 0, 0);
+                return Offset::UTC.to_timestamp(at).ok();
             }
             date = date.tomorrow().ok()?;
             (hour, minute) = (0, 0);
@@ -154,10 +154,10 @@ impl Schedule {
     }
 
     fn first_at_or_after(&self, hour: u32, minute: u32) -> Option<(u32, u32)> {
-        if has(self.hours, hour) {
-            if let Some(minute) = first_set(self.minutes, minute) {
-                return Some((hour, minute));
-            }
+        if has(self.hours, hour)
+            && let Some(minute) = first_set(self.minutes, minute)
+        {
+            return Some((hour, minute));
         }
         Some((
             first_set(self.hours, hour + 1)?,

@@ -96,7 +96,7 @@ impl Edit {
         for step in path.split('.').filter(|step| !step.is_empty()) {
             let field = step.trim_end_matches(['[', ']', '{', '}']);
             schema = member(schema, &["properties", field], path);
-            for inner in step[field.len()..].as_bytes().chunks(2) {
+            for inner in step.as_bytes()[field.len()..].chunks(2) {
                 schema = member(
                     schema,
                     &[if inner == b"[]" {
