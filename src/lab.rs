@@ -4,3 +4,9 @@
 //! The lab never decides whether behaviour is right: where it differs from a real control plane, the lab is wrong.
 
 pub mod api;
+pub mod kubelet;
+pub mod scheduler;
+pub mod seed;
+mod status;
+mod timers;
+pub mod workloads;
