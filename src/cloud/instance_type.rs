@@ -7,7 +7,7 @@ use crate::{
         names,
         requirement::{Requirement, Requirements},
     },
-    units::Resources,
+    units::{MEMORY, Resources},
 };
 
 /// How capacity is bought. Ordered by preference at launch.
@@ -112,6 +112,21 @@ pub struct InstanceType {
 }
 
 impl InstanceType {
+    /// What pods may use of a machine: capacity less the system's share; huge pages are cut out of ordinary memory, down to nothing.
+    pub fn allocatable_of(capacity: &Resources, overhead: &Resources) -> Resources {
+        let mut allocatable = capacity.clone();
+        allocatable.sub(overhead);
+        let pages = capacity
+            .iter()
+            .filter(|(name, _)| name.starts_with("hugepages-"));
+        let cut: i64 = pages.fold(0, |sum, (_, amount)| sum.saturating_add(amount));
+        if cut > 0 {
+            let memory = allocatable.get(MEMORY);
+            allocatable.set(MEMORY, memory.saturating_sub(cut).max(0));
+        }
+        allocatable
+    }
+
     /// The cheapest launchable offering that the requirements admit (well-known keys may be undefined), ties by zone then capacity type.
     pub fn cheapest(&self, requirements: &Requirements) -> Option<&Offering> {
         self.offerings
