@@ -4,13 +4,15 @@
 //! [`decide`] looks at one snapshot and returns steps; it remembers nothing, so a restart loses nothing. Must never: do I/O, read a
 //! clock, or take a voluntary decision (that is [`crate::disruption`]).
 
-mod claim;
-pub mod drain;
+pub(crate) mod claim;
+mod drain;
 mod node;
 
 use std::time::Duration;
 
 use jiff::Timestamp;
+
+pub use claim::quiet_from;
 
 use crate::{cluster::Snapshot, plan::Plan};
 
