@@ -149,7 +149,7 @@ impl Actuator {
 
     /// A merge patch of an object's metadata or spec. With a resource version in the patch the API server refuses it when the object
     /// has changed since.
-    async fn merge<K>(&self, doing: &'static str, api: &Api<K>, name: &str, patch: &Value) -> Result<K, ActuateError>
+    pub(crate) async fn merge<K>(&self, doing: &'static str, api: &Api<K>, name: &str, patch: &Value) -> Result<K, ActuateError>
     where
         K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
     {

@@ -1,4 +1,4 @@
-//! What each NodeClaim and each Node needs next: launch, registration, initialization, time-outs, drain, termination
+//! What each NodeClaim, Node and NodePool needs next: status, launch, registration, initialization, time-outs, drain, termination
 //! (`spec/disruption-and-lifecycle.md` sections 1 and 2).
 //!
 //! [`decide`] looks at one snapshot and returns steps; it remembers nothing, so a restart loses nothing. Must never: do I/O, read a
@@ -7,6 +7,7 @@
 pub(crate) mod claim;
 mod drain;
 mod node;
+mod pool;
 
 use std::time::Duration;
 
@@ -36,6 +37,10 @@ pub fn decide(snapshot: &Snapshot, now: Timestamp) -> Plan {
     }
     for node in snapshot.nodes.values() {
         node::decide(&mut plan, snapshot, node, now);
+    }
+    let usage = snapshot.pool_usage();
+    for pool in snapshot.pools.values() {
+        pool::decide(&mut plan, snapshot, pool, usage.get(&pool.name), now);
     }
     plan
 }

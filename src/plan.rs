@@ -5,6 +5,7 @@
 
 pub mod brakes;
 pub mod claim;
+pub mod words;
 
 use std::{fmt, sync::Arc};
 

@@ -24,7 +24,7 @@ impl Actuator {
         if !held.clone().any(|(k, v)| k == annotation::NODEPOOL_HASH && v == hash) {
             let annotations = json!({
                 annotation::NODEPOOL_HASH: hash,
-                annotation::NODEPOOL_HASH_VERSION: hash::NODE_POOL_HASH_VERSION,
+                annotation::NODEPOOL_HASH_VERSION: hash::POOL_HASH_VERSION,
             });
             let patch = json!({ "metadata": { "annotations": annotations } });
             let pool: NodePool = self.merge("writing a pool's hash", &self.pools(), name, &patch).await?;

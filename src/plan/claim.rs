@@ -162,6 +162,14 @@ fn annotations(node: &NewNode) -> BTreeMap<String, String> {
         .annotations()
         .clone();
     all.insert(
+        annotation::NODEPOOL_HASH.to_owned(),
+        hash::pool_hash(&node.pool.object.spec.template),
+    );
+    all.insert(
+        annotation::NODEPOOL_HASH_VERSION.to_owned(),
+        hash::POOL_HASH_VERSION.to_owned(),
+    );
+    all.insert(
         annotation::MIN_VALUES_RELAXED.to_owned(),
         node.min_values_relaxed.to_string(),
     );
