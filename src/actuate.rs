@@ -63,7 +63,14 @@ impl Actuator {
         teller: Teller,
         settings: Arc<Settings>,
     ) -> Self {
-        Self { client, cloud, clock, writer, teller, settings }
+        Self {
+            client,
+            cloud,
+            clock,
+            writer,
+            teller,
+            settings,
+        }
     }
 
     /// Carries out one action.
@@ -74,16 +81,27 @@ impl Actuator {
         match action {
             Action::CreateClaim { claim, pods } => self.create_claim(claim, pods).await,
             Action::Launch { claim } => self.launch(claim).await,
-            Action::DeleteClaim { claim, uid, disruption, outcome } => {
-                self.delete_claim(claim, uid, *disruption, *outcome).await
-            }
+            Action::DeleteClaim {
+                claim,
+                uid,
+                disruption,
+                outcome,
+            } => self.delete_claim(claim, uid, *disruption, *outcome).await,
             Action::HoldClaim { claim } => self.hold_claim(claim).await,
             Action::SetDeadline { claim, at } => self.set_deadline(claim, *at).await,
-            Action::ClaimStatus { claim, conditions, last_pod_event } => {
-                self.claim_status(claim, conditions, *last_pod_event).await
-            }
-            Action::Terminate { claim, node, provider_id, token } => {
-                self.terminate(claim, node.as_deref(), provider_id, token).await
+            Action::ClaimStatus {
+                claim,
+                conditions,
+                last_pod_event,
+            } => self.claim_status(claim, conditions, *last_pod_event).await,
+            Action::Terminate {
+                claim,
+                node,
+                provider_id,
+                token,
+            } => {
+                self.terminate(claim, node.as_deref(), provider_id, token)
+                    .await
             }
             Action::TerminateOrphan { provider_id } => self.terminate_orphan(provider_id).await,
             Action::Register { claim, node } => self.register(claim, node).await,
@@ -95,9 +113,20 @@ impl Actuator {
                 self.release_node_if_instance_gone(node, provider_id).await
             }
             Action::Evict { pod, uid, node } => self.evict(pod, uid, node).await,
-            Action::DeletePod { pod, uid, grace_seconds } => self.delete_pod(pod, uid, *grace_seconds).await,
-            Action::PoolStatus { pool, conditions, resources, nodes, hash } => {
-                self.pool_status(pool, conditions, resources, *nodes, hash).await
+            Action::DeletePod {
+                pod,
+                uid,
+                grace_seconds,
+            } => self.delete_pod(pod, uid, *grace_seconds).await,
+            Action::PoolStatus {
+                pool,
+                conditions,
+                resources,
+                nodes,
+                hash,
+            } => {
+                self.pool_status(pool, conditions, resources, *nodes, hash)
+                    .await
             }
         }
     }
@@ -130,7 +159,10 @@ impl Actuator {
         call: impl Future<Output = Result<T, kube::Error>>,
     ) -> Result<T, ActuateError> {
         match tokio::time::timeout(self.settings.api_timeout, call).await {
-            Ok(answer) => answer.map_err(|source| ActuateError::Kube { doing, source: Box::new(source) }),
+            Ok(answer) => answer.map_err(|source| ActuateError::Kube {
+                doing,
+                source: Box::new(source),
+            }),
             Err(_) => Err(ActuateError::TimedOut { doing }),
         }
     }
@@ -141,19 +173,36 @@ impl Actuator {
         doing: &'static str,
         call: impl Future<Output = Result<T, CloudError>>,
     ) -> Result<T, CloudError> {
-        tokio::time::timeout(self.settings.cloud_timeout, call).await.unwrap_or_else(|_| {
-            let seconds = self.settings.cloud_timeout.as_secs();
-            Err(CloudError::new(doing, ErrorClass::Transient, "TimedOut", format!("no answer within {seconds} s")))
-        })
+        tokio::time::timeout(self.settings.cloud_timeout, call)
+            .await
+            .unwrap_or_else(|_| {
+                let seconds = self.settings.cloud_timeout.as_secs();
+                Err(CloudError::new(
+                    doing,
+                    ErrorClass::Transient,
+                    "TimedOut",
+                    format!("no answer within {seconds} s"),
+                ))
+            })
     }
 
     /// A merge patch of an object's metadata or spec. With a resource version in the patch the API server refuses it when the object
     /// has changed since.
-    pub(crate) async fn merge<K>(&self, doing: &'static str, api: &Api<K>, name: &str, patch: &Value) -> Result<K, ActuateError>
+    pub(crate) async fn merge<K>(
+        &self,
+        doing: &'static str,
+        api: &Api<K>,
+        name: &str,
+        patch: &Value,
+    ) -> Result<K, ActuateError>
     where
         K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
     {
-        self.kube(doing, api.patch(name, &PatchParams::default(), &Patch::Merge(patch))).await
+        self.kube(
+            doing,
+            api.patch(name, &PatchParams::default(), &Patch::Merge(patch)),
+        )
+        .await
     }
 
     /// A merge patch of the status subresource.
@@ -167,6 +216,10 @@ impl Actuator {
     where
         K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
     {
-        self.kube(doing, api.patch_status(name, &PatchParams::default(), &Patch::Merge(patch))).await
+        self.kube(
+            doing,
+            api.patch_status(name, &PatchParams::default(), &Patch::Merge(patch)),
+        )
+        .await
     }
 }

@@ -146,3 +146,23 @@ mod tests {
         assert!(apart < SignedDuration::from_secs(60), "{apart:?}");
     }
 }
+
+/// Measures how long our own computing takes, by the machine's clock even where time is virtual. For figures only, never for decisions.
+#[derive(Clone, Copy, Debug)]
+pub struct Stopwatch(std::time::Instant);
+
+impl Stopwatch {
+    /// Starts measuring.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "figures about ourselves need the machine's clock"
+    )]
+    pub fn start() -> Self {
+        Self(std::time::Instant::now())
+    }
+
+    /// Time since the start.
+    pub fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
+}

@@ -6,6 +6,7 @@
 mod claim;
 mod daemon;
 mod event;
+mod hint;
 mod node;
 mod pdb;
 mod pod;
@@ -17,6 +18,7 @@ mod state_node;
 pub use claim::Claim;
 pub use daemon::DaemonSet;
 pub use event::{Event, Malformed};
+pub use hint::Hint;
 pub use node::{Node, Readiness};
 pub use pdb::{DisruptionBudgetState, LabelSelector};
 pub use pod::{DoNotDisrupt, Owner, Pod, PodKey, Preference, Term};

@@ -64,7 +64,10 @@ pub struct Stats {
 impl Stats {
     pub(crate) fn solved(&self, took: Duration) {
         self.solves.fetch_add(1, Ordering::Relaxed);
-        self.solve_micros.fetch_add(u64::try_from(took.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.solve_micros.fetch_add(
+            u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+            Ordering::Relaxed,
+        );
     }
 }
 
@@ -111,7 +114,13 @@ fn rethrow(ended: Result<(), tokio::task::JoinError>) {
 
 /// Starts the product.
 pub fn start(parts: Parts) -> Product {
-    let Parts { client, cloud, clock, settings, salt } = parts;
+    let Parts {
+        client,
+        cloud,
+        clock,
+        settings,
+        salt,
+    } = parts;
     let settings = Arc::new(settings);
     let stop = CancellationToken::new();
     let stats = Arc::new(Stats::default());
@@ -125,17 +134,44 @@ pub fn start(parts: Parts) -> Product {
     let (teller, tell) = Teller::new(client.clone(), clock.clone(), writer.clone(), &settings);
     feeders.spawn(tell);
 
-    let actuator = Actuator::new(client, cloud.clone(), clock.clone(), writer.clone(), teller.clone(), settings.clone());
-    let context = Context { actuator, cloud, clock: clock.clone(), writer: writer.clone(), teller, settings, stop: stop.clone() };
+    let actuator = Actuator::new(
+        client,
+        cloud.clone(),
+        clock.clone(),
+        writer.clone(),
+        teller.clone(),
+        settings.clone(),
+    );
+    let context = Context {
+        actuator,
+        cloud,
+        clock: clock.clone(),
+        writer: writer.clone(),
+        teller,
+        settings,
+        stop: stop.clone(),
+    };
     let mut deciders = JoinSet::new();
     deciders.spawn(engine::run(context.clone(), refresh.clone()));
-    deciders.spawn(provisioner::run(context.clone(), heard, stats.clone(), salt));
+    deciders.spawn(provisioner::run(
+        context.clone(),
+        heard,
+        stats.clone(),
+        salt,
+    ));
     deciders.spawn(classes::run(context.clone(), refresh));
     deciders.spawn(garbage::run(context));
 
     let snapshot = writer.snapshots();
     let router = serve::router(serve::ServeState::new(snapshot.clone(), hints, clock));
-    Product { router, snapshot, stats, stop, deciders, feeders }
+    Product {
+        router,
+        snapshot,
+        stats,
+        stop,
+        deciders,
+        feeders,
+    }
 }
 
 /// What every loop needs.

@@ -9,11 +9,11 @@
 //! | [`cloud`] | types | the `Cloud` trait, instance types, offerings, error classes; providers below it |
 //! | [`cluster`] | yes | what is known of the cluster: events in, `Snapshot` out |
 //! | [`scheduling`] | yes | where would these pods go: the solver |
-//! | [`lifecycle`] | yes | what a claim or a node needs next |
+//! | [`plan`] | yes | decisions as data: steps with reasons, and the brakes on launching |
+//! | [`lifecycle`] | yes | what a claim, a node or a pool needs next |
 //! | [`disruption`] | yes | which nodes may go, and how many at once |
-//! | [`plan`] | yes | decisions as data: steps with reasons |
+//! | [`watch`] | no | API streams to cluster events, and the one owner of the cluster state |
 //! | [`actuate`] | no | the only room that writes to Kubernetes or the cloud |
-//! | [`watch`] | no | API streams to cluster events |
 //! | [`controllers`] | no | the loops that tie the above |
 //! | [`serve`] | no | admission, scheduler extender, metrics, health |
 //! | [`lab`] | no | a whole cluster in memory, for people and tests |

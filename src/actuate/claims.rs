@@ -28,37 +28,80 @@ const LONGEST_MESSAGE: usize = 1_024;
 impl Actuator {
     pub(super) fn claim(&self, name: &str) -> Result<Arc<Claim>, ActuateError> {
         let snapshot = self.writer.snapshot();
-        snapshot.claims.get(name).cloned().ok_or_else(|| ActuateError::Unknown(format!("nodeclaim {name}")))
+        snapshot
+            .claims
+            .get(name)
+            .cloned()
+            .ok_or_else(|| ActuateError::Unknown(format!("nodeclaim {name}")))
     }
 
     pub(super) fn conditions(&self, claim: &Claim) -> Vec<Condition> {
-        claim.object.status.as_ref().map(|s| s.conditions.clone()).unwrap_or_default()
+        claim
+            .object
+            .status
+            .as_ref()
+            .map(|s| s.conditions.clone())
+            .unwrap_or_default()
     }
 
     /// Patches a claim and waits until the cluster state holds the answer.
-    async fn patch_claim(&self, doing: &'static str, name: &str, patch: &Value) -> Result<(), ActuateError> {
+    async fn patch_claim(
+        &self,
+        doing: &'static str,
+        name: &str,
+        patch: &Value,
+    ) -> Result<(), ActuateError> {
         let claim: NodeClaim = self.merge(doing, &self.claims(), name, patch).await?;
         self.writer.put(vec![Event::Claim(Box::new(claim))]).await;
         Ok(())
     }
 
-    pub(super) async fn write_claim_status(&self, claim: &Claim, status: Value) -> Result<(), ActuateError> {
+    pub(super) async fn write_claim_status(
+        &self,
+        claim: &Claim,
+        status: Value,
+    ) -> Result<(), ActuateError> {
         let patch = json!({ "metadata": { "uid": claim.uid }, "status": status });
-        let written: NodeClaim = self.merge_status("writing a claim's status", &self.claims(), &claim.name, &patch).await?;
+        let written: NodeClaim = self
+            .merge_status(
+                "writing a claim's status",
+                &self.claims(),
+                &claim.name,
+                &patch,
+            )
+            .await?;
         self.writer.put(vec![Event::Claim(Box::new(written))]).await;
         Ok(())
     }
 
-    pub(super) async fn create_claim(&self, claim: &NodeClaim, pods: &[PodKey]) -> Result<Done, ActuateError> {
+    pub(super) async fn create_claim(
+        &self,
+        claim: &NodeClaim,
+        pods: &[PodKey],
+    ) -> Result<Done, ActuateError> {
         let name = claim.metadata.name.clone().unwrap_or_default();
-        let created = match self.kube("creating a claim", self.claims().create(&PostParams::default(), claim)).await {
+        let created = match self
+            .kube(
+                "creating a claim",
+                self.claims().create(&PostParams::default(), claim),
+            )
+            .await
+        {
             // Our name is there: an earlier try got through although its answer did not.
-            Err(error) if error.is_conflict() => self.kube("reading a claim", self.claims().get(&name)).await?,
+            Err(error) if error.is_conflict() => {
+                self.kube("reading a claim", self.claims().get(&name))
+                    .await?
+            }
             answer => answer?,
         };
         let place = Nomination::Claim(name.as_str().into());
         let nominated = Arc::new(pods.iter().map(|p| (p.clone(), place.clone())).collect());
-        self.writer.put(vec![Event::Claim(Box::new(created)), Event::Nominated(nominated)]).await;
+        self.writer
+            .put(vec![
+                Event::Claim(Box::new(created)),
+                Event::Nominated(nominated),
+            ])
+            .await;
         Ok(Done::Finished)
     }
 
@@ -66,7 +109,10 @@ impl Actuator {
         let claim = self.claim(name)?;
         let snapshot = self.writer.snapshot();
         let class = &claim.object.spec.node_class_ref.name;
-        let class = snapshot.classes.get(class.as_str()).ok_or_else(|| ActuateError::Unknown(format!("node class {class}")))?;
+        let class = snapshot
+            .classes
+            .get(class.as_str())
+            .ok_or_else(|| ActuateError::Unknown(format!("node class {class}")))?;
         let request = LaunchRequest {
             token: claim.uid.clone(),
             claim: claim.name.to_string(),
@@ -75,9 +121,17 @@ impl Actuator {
             requirements: claim.requirements.clone(),
             requests: claim.requests.clone(),
             labels: claim.labels.clone(),
-            taints: claim.taints.iter().chain(&claim.startup_taints).cloned().collect(),
+            taints: claim
+                .taints
+                .iter()
+                .chain(&claim.startup_taints)
+                .cloned()
+                .collect(),
         };
-        match self.cloud("launching an instance", self.cloud.launch(&request)).await {
+        match self
+            .cloud("launching an instance", self.cloud.launch(&request))
+            .await
+        {
             Ok(instance) => self.record_launch(&claim, &instance).await,
             Err(error) if error.is_capacity() || error.class == ErrorClass::ClassNotReady => {
                 self.give_up_launch(&claim, &snapshot, &error).await
@@ -91,14 +145,28 @@ impl Actuator {
 
     /// Labels first, status last: `Launched` is only True when everything else is there, and until then the launch is repeated with
     /// the same token.
-    async fn record_launch(&self, claim: &Claim, instance: &Instance) -> Result<Done, ActuateError> {
+    async fn record_launch(
+        &self,
+        claim: &Claim,
+        instance: &Instance,
+    ) -> Result<Done, ActuateError> {
         let mut labels = instance.labels.clone();
         labels.extend(claim.labels.clone());
-        self.patch_claim("labelling a claim", &claim.name, &json!({ "metadata": { "labels": labels } })).await?;
+        self.patch_claim(
+            "labelling a claim",
+            &claim.name,
+            &json!({ "metadata": { "labels": labels } }),
+        )
+        .await?;
         let now = self.clock.now();
         let mut conditions = self.conditions(claim);
         conditions::set_true(&mut conditions, condition::LAUNCHED, now, generation(claim));
-        conditions::await_dependents(&mut conditions, &DEPENDENTS, claim.created, generation(claim));
+        conditions::await_dependents(
+            &mut conditions,
+            &DEPENDENTS,
+            claim.created,
+            generation(claim),
+        );
         conditions::ready(&mut conditions, &DEPENDENTS, now, generation(claim));
         let status = json!({
             "providerID": instance.provider_id,
@@ -121,20 +189,49 @@ impl Actuator {
     }
 
     /// No capacity for anything that the claim allows: it goes, and its pods are planned again without what is sold out.
-    async fn give_up_launch(&self, claim: &Claim, snapshot: &Snapshot, error: &CloudError) -> Result<Done, ActuateError> {
-        let reason =
-            if error.is_capacity() { reason::INSUFFICIENT_CAPACITY_ERROR } else { reason::NODE_CLASS_NOT_READY };
-        let text = format!("NodeClaim {} was not launched: {}: {}", claim.name, error.code, error.message);
-        tracing::error!(NodeClaim = &*claim.name, code = error.code, error = error.message, "launch failed, deleting nodeclaim");
+    async fn give_up_launch(
+        &self,
+        claim: &Claim,
+        snapshot: &Snapshot,
+        error: &CloudError,
+    ) -> Result<Done, ActuateError> {
+        let reason = if error.is_capacity() {
+            reason::INSUFFICIENT_CAPACITY
+        } else {
+            reason::NODE_CLASS_NOT_READY
+        };
+        let text = format!(
+            "NodeClaim {} was not launched: {}: {}",
+            claim.name, error.code, error.message
+        );
+        tracing::error!(
+            NodeClaim = &*claim.name,
+            code = error.code,
+            error = error.message,
+            "launch failed, deleting nodeclaim"
+        );
         let place = Nomination::Claim(claim.name.clone());
-        let pods = snapshot.nominations.iter().filter(|(_, p)| **p == place).map(|(k, _)| Target::Pod(k.clone()));
+        let pods = snapshot
+            .nominations
+            .iter()
+            .filter(|(_, p)| **p == place)
+            .map(|(k, _)| Target::Pod(k.clone()));
         for about in std::iter::once(Target::Claim(claim.name.clone())).chain(pods) {
-            self.teller.tell(Notice { about, reason, warning: true, message: text.clone() });
+            self.teller.tell(Notice {
+                about,
+                reason,
+                warning: true,
+                message: text.clone(),
+            });
         }
         self.delete_claim(&claim.name, &claim.uid, None, None).await
     }
 
-    async fn record_launch_failure(&self, claim: &Claim, error: &CloudError) -> Result<(), ActuateError> {
+    async fn record_launch_failure(
+        &self,
+        claim: &Claim,
+        error: &CloudError,
+    ) -> Result<(), ActuateError> {
         let mut conditions = self.conditions(claim);
         let now = self.clock.now();
         let mut message = error.message.clone();
@@ -142,11 +239,29 @@ impl Actuator {
             message.pop();
         }
         let kind = condition::LAUNCHED;
-        let reason = if is_reason(&error.code) { error.code.as_str() } else { "LaunchFailed" };
-        tracing::warn!(NodeClaim = &*claim.name, code = error.code, error = error.message, "launch failed");
-        if conditions::set(&mut conditions, kind, ConditionStatus::Unknown, reason, &message, now, generation(claim)) {
+        let reason = if is_reason(&error.code) {
+            error.code.as_str()
+        } else {
+            "LaunchFailed"
+        };
+        tracing::warn!(
+            NodeClaim = &*claim.name,
+            code = error.code,
+            error = error.message,
+            "launch failed"
+        );
+        if conditions::set(
+            &mut conditions,
+            kind,
+            ConditionStatus::Unknown,
+            reason,
+            &message,
+            now,
+            generation(claim),
+        ) {
             conditions::ready(&mut conditions, &DEPENDENTS, now, generation(claim));
-            self.write_claim_status(claim, json!({ "conditions": conditions })).await?;
+            self.write_claim_status(claim, json!({ "conditions": conditions }))
+                .await?;
         }
         Ok(())
     }
@@ -161,20 +276,38 @@ impl Actuator {
         if let Some(reason) = disruption {
             let claim = self.claim(name)?;
             // From here on the extender keeps pods off the node and the solver counts its capacity as gone.
-            let leaving = Event::Leaving { provider_id: claim.provider_id.clone(), leaving: true };
+            let leaving = Event::Leaving {
+                provider_id: claim.provider_id.clone(),
+                leaving: true,
+            };
             self.writer.put(vec![leaving]).await;
             let mut conditions = self.conditions(&claim);
             let (now, kind) = (self.clock.now(), condition::DISRUPTION_REASON);
-            if conditions::set(&mut conditions, kind, ConditionStatus::True, reason, reason, now, generation(&claim)) {
-                self.write_claim_status(&claim, json!({ "conditions": conditions })).await?;
+            if conditions::set(
+                &mut conditions,
+                kind,
+                ConditionStatus::True,
+                reason,
+                reason,
+                now,
+                generation(&claim),
+            ) {
+                self.write_claim_status(&claim, json!({ "conditions": conditions }))
+                    .await?;
             }
             tracing::info!(NodeClaim = name, reason, "disrupting node(s)");
         }
         if outcome == Some(LaunchOutcome::Failed) {
             self.pool_failed(&self.claim(name)?.pool).await;
         }
-        let event = match self.kube("deleting a claim", self.claims().delete(name, &only(uid))).await {
-            Ok(answer) => answer.left().map_or_else(|| Event::ClaimGone(name.to_owned()), |c| Event::Claim(Box::new(c))),
+        let event = match self
+            .kube("deleting a claim", self.claims().delete(name, &only(uid)))
+            .await
+        {
+            Ok(answer) => answer.left().map_or_else(
+                || Event::ClaimGone(name.to_owned()),
+                |c| Event::Claim(Box::new(c)),
+            ),
             Err(error) if error.is_gone() => Event::ClaimGone(name.to_owned()),
             Err(error) => return Err(error),
         };
@@ -189,12 +322,22 @@ impl Actuator {
         let until = brakes::hold_until(failures, self.clock.now());
         tracing::warn!(NodePool = pool, failures, %until, "pool is held back: its node did not come up");
         let hold = Some(Hold { failures, until });
-        self.writer.put(vec![Event::PoolHeld { pool: pool.to_owned(), hold }]).await;
+        self.writer
+            .put(vec![Event::PoolHeld {
+                pool: pool.to_owned(),
+                hold,
+            }])
+            .await;
     }
 
     pub(super) async fn pool_recovered(&self, pool: &str) {
         if self.writer.snapshot().held_pools.contains_key(pool) {
-            self.writer.put(vec![Event::PoolHeld { pool: pool.to_owned(), hold: None }]).await;
+            self.writer
+                .put(vec![Event::PoolHeld {
+                    pool: pool.to_owned(),
+                    hold: None,
+                }])
+                .await;
         }
     }
 
@@ -204,16 +347,23 @@ impl Actuator {
         finalizers.push(finalizer::TERMINATION.to_owned());
         let version = &claim.object.metadata.resource_version;
         let patch = json!({ "metadata": { "resourceVersion": version, "finalizers": finalizers } });
-        self.patch_claim("adding the finalizer to a claim", name, &patch).await?;
+        self.patch_claim("adding the finalizer to a claim", name, &patch)
+            .await?;
         Ok(Done::Finished)
     }
 
-    pub(super) async fn set_deadline(&self, name: &str, at: Timestamp) -> Result<Done, ActuateError> {
+    pub(super) async fn set_deadline(
+        &self,
+        name: &str,
+        at: Timestamp,
+    ) -> Result<Done, ActuateError> {
         let claim = self.claim(name)?;
         let version = &claim.object.metadata.resource_version;
         let annotations = json!({ annotation::TERMINATION_TIMESTAMP: at.to_string() });
-        let patch = json!({ "metadata": { "resourceVersion": version, "annotations": annotations } });
-        self.patch_claim("writing a termination deadline", name, &patch).await?;
+        let patch =
+            json!({ "metadata": { "resourceVersion": version, "annotations": annotations } });
+        self.patch_claim("writing a termination deadline", name, &patch)
+            .await?;
         tracing::info!(NodeClaim = name, %at, "annotated nodeclaim");
         Ok(Done::Finished)
     }
@@ -244,12 +394,18 @@ impl Actuator {
         let found = if provider_id.is_empty() {
             // The launch was never recorded; it may have got through all the same.
             let instances = self.cloud("listing instances", self.cloud.list()).await?;
-            instances.into_iter().find(|i| i.token == token).map(|i| i.provider_id)
+            instances
+                .into_iter()
+                .find(|i| i.token == token)
+                .map(|i| i.provider_id)
         } else {
             Some(provider_id.to_owned())
         };
         if let Some(id) = &found {
-            match self.cloud("terminating an instance", self.cloud.terminate(id)).await {
+            match self
+                .cloud("terminating an instance", self.cloud.terminate(id))
+                .await
+            {
                 Err(error) if error.is_not_found() => {}
                 Err(error) => return Err(error.into()),
                 Ok(()) => {
@@ -268,25 +424,47 @@ impl Actuator {
         let claim = self.claim(name)?;
         let mut conditions = self.conditions(&claim);
         let now = self.clock.now();
-        if conditions::set_true(&mut conditions, condition::INSTANCE_TERMINATING, now, generation(&claim)) {
-            self.write_claim_status(&claim, json!({ "conditions": conditions })).await?;
+        if conditions::set_true(
+            &mut conditions,
+            condition::INSTANCE_TERMINATING,
+            now,
+            generation(&claim),
+        ) {
+            self.write_claim_status(&claim, json!({ "conditions": conditions }))
+                .await?;
         }
         Ok(())
     }
 
     async fn release_claim(&self, name: &str) -> Result<Done, ActuateError> {
-        let Ok(claim) = self.claim(name) else { return Ok(Done::Finished) };
+        let Ok(claim) = self.claim(name) else {
+            return Ok(Done::Finished);
+        };
         let all = claim.object.metadata.finalizers.clone().unwrap_or_default();
-        let rest: Vec<&String> = all.iter().filter(|f| *f != finalizer::TERMINATION).collect();
+        let rest: Vec<&String> = all
+            .iter()
+            .filter(|f| *f != finalizer::TERMINATION)
+            .collect();
         let is_last = rest.is_empty();
         let version = &claim.object.metadata.resource_version;
         let patch = json!({ "metadata": { "resourceVersion": version, "finalizers": rest } });
-        match self.merge("releasing a claim", &self.claims(), name, &patch).await {
+        match self
+            .merge("releasing a claim", &self.claims(), name, &patch)
+            .await
+        {
             Ok(claim) => {
-                let event = if is_last { Event::ClaimGone(name.to_owned()) } else { Event::Claim(Box::new(claim)) };
+                let event = if is_last {
+                    Event::ClaimGone(name.to_owned())
+                } else {
+                    Event::Claim(Box::new(claim))
+                };
                 self.writer.put(vec![event]).await;
             }
-            Err(error) if error.is_gone() => self.writer.put(vec![Event::ClaimGone(name.to_owned())]).await,
+            Err(error) if error.is_gone() => {
+                self.writer
+                    .put(vec![Event::ClaimGone(name.to_owned())])
+                    .await
+            }
             Err(error) => return Err(error),
         }
         tracing::info!(NodeClaim = name, "deleted nodeclaim");
@@ -294,8 +472,14 @@ impl Actuator {
     }
 
     pub(super) async fn terminate_orphan(&self, provider_id: &str) -> Result<Done, ActuateError> {
-        tracing::warn!("provider-id" = provider_id, "terminating an instance that no nodeclaim owns");
-        match self.cloud("terminating an instance", self.cloud.terminate(provider_id)).await {
+        tracing::warn!(
+            "provider-id" = provider_id,
+            "terminating an instance that no nodeclaim owns"
+        );
+        match self
+            .cloud("terminating an instance", self.cloud.terminate(provider_id))
+            .await
+        {
             Err(error) if !error.is_not_found() => Err(error.into()),
             _ => Ok(Done::Finished),
         }
@@ -304,10 +488,13 @@ impl Actuator {
 
 /// The API keeps times of this field in whole seconds.
 fn whole_seconds(at: Timestamp) -> String {
-    Timestamp::from_second(at.as_second()).unwrap_or(at).to_string()
+    Timestamp::from_second(at.as_second())
+        .unwrap_or(at)
+        .to_string()
 }
 
 /// Whether a provider's code can stand as a condition's reason.
 fn is_reason(code: &str) -> bool {
-    code.starts_with(|c: char| c.is_ascii_alphabetic()) && code.chars().all(|c| c.is_ascii_alphanumeric())
+    code.starts_with(|c: char| c.is_ascii_alphabetic())
+        && code.chars().all(|c| c.is_ascii_alphanumeric())
 }

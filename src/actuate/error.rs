@@ -74,9 +74,21 @@ impl ActuateError {
         match self {
             Self::Kube { source, .. } => match &**source {
                 kube::Error::Api(status) => {
-                    let causes = status.details.as_ref().map(|d| d.causes.as_slice()).unwrap_or_default();
-                    let causes: Vec<&str> = causes.iter().map(|c| c.message.as_str()).filter(|m| !m.is_empty()).collect();
-                    Some(if causes.is_empty() { status.message.clone() } else { causes.join("; ") })
+                    let causes = status
+                        .details
+                        .as_ref()
+                        .map(|d| d.causes.as_slice())
+                        .unwrap_or_default();
+                    let causes: Vec<&str> = causes
+                        .iter()
+                        .map(|c| c.message.as_str())
+                        .filter(|m| !m.is_empty())
+                        .collect();
+                    Some(if causes.is_empty() {
+                        status.message.clone()
+                    } else {
+                        causes.join("; ")
+                    })
                 }
                 _ => None,
             },
@@ -87,7 +99,11 @@ impl ActuateError {
     /// How long to wait before the next try after `failures` failures in a row.
     pub fn retry_after(&self, failures: u32) -> Duration {
         let doubled = |first: u64, most: u64| {
-            Duration::from_millis(first.saturating_mul(1 << failures.saturating_sub(1).min(20)).min(most))
+            Duration::from_millis(
+                first
+                    .saturating_mul(1 << failures.saturating_sub(1).min(20))
+                    .min(most),
+            )
         };
         match self {
             // Upstream's eviction back-off.

@@ -19,20 +19,30 @@ impl Actuator {
         hash: &str,
     ) -> Result<Done, ActuateError> {
         let snapshot = self.writer.snapshot();
-        let pool = snapshot.pools.get(name).ok_or_else(|| ActuateError::Unknown(format!("nodepool {name}")))?;
+        let pool = snapshot
+            .pools
+            .get(name)
+            .ok_or_else(|| ActuateError::Unknown(format!("nodepool {name}")))?;
         let held = pool.object.metadata.annotations.iter().flatten();
-        if !held.clone().any(|(k, v)| k == annotation::NODEPOOL_HASH && v == hash) {
+        if !held
+            .clone()
+            .any(|(k, v)| k == annotation::NODEPOOL_HASH && v == hash)
+        {
             let annotations = json!({
                 annotation::NODEPOOL_HASH: hash,
                 annotation::NODEPOOL_HASH_VERSION: hash::POOL_HASH_VERSION,
             });
             let patch = json!({ "metadata": { "annotations": annotations } });
-            let pool: NodePool = self.merge("writing a pool's hash", &self.pools(), name, &patch).await?;
+            let pool: NodePool = self
+                .merge("writing a pool's hash", &self.pools(), name, &patch)
+                .await?;
             self.writer.put(vec![Event::Pool(Box::new(pool))]).await;
         }
         let quantities = resources.to_quantities();
         let status = json!({ "status": { "conditions": conditions, "resources": quantities, "nodes": nodes } });
-        let pool: NodePool = self.merge_status("writing a pool's status", &self.pools(), name, &status).await?;
+        let pool: NodePool = self
+            .merge_status("writing a pool's status", &self.pools(), name, &status)
+            .await?;
         self.writer.put(vec![Event::Pool(Box::new(pool))]).await;
         Ok(Done::Finished)
     }

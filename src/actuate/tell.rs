@@ -3,10 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
-use k8s_openapi::{
-    api::core::v1 as core,
-    apimachinery::pkg::apis::meta::v1::Time,
-};
+use k8s_openapi::{api::core::v1 as core, apimachinery::pkg::apis::meta::v1::Time};
 use kube::{
     Api, Client,
     api::{ObjectMeta, PostParams},
@@ -42,7 +39,12 @@ pub struct Teller {
 
 impl Teller {
     /// A teller, and the task that must be run for it.
-    pub fn new(client: Client, clock: Clock, writer: Writer, settings: &Settings) -> (Self, impl Future<Output = ()> + Send) {
+    pub fn new(
+        client: Client,
+        clock: Clock,
+        writer: Writer,
+        settings: &Settings,
+    ) -> (Self, impl Future<Output = ()> + Send + use<>) {
         let (queue, notices) = mpsc::channel(QUEUE);
         let publisher = Publisher {
             client,
@@ -52,7 +54,10 @@ impl Teller {
             mode: settings.mode,
             timeout: settings.api_timeout,
             published: BTreeMap::new(),
-            nominations: Bucket { tokens: NOMINATION_BURST, filled: Timestamp::UNIX_EPOCH },
+            nominations: Bucket {
+                tokens: NOMINATION_BURST,
+                filled: Timestamp::UNIX_EPOCH,
+            },
             count: 0,
         };
         (Self { queue }, publisher.run(notices))
@@ -112,10 +117,15 @@ impl Publisher {
             _ => (WINDOW, String::new()),
         };
         if self.published.len() > 2 * QUEUE {
-            self.published.retain(|_, at| now.duration_since(*at).unsigned_abs() < SCHEDULING_WINDOW);
+            self.published
+                .retain(|_, at| now.duration_since(*at).unsigned_abs() < SCHEDULING_WINDOW);
         }
         let key = (notice.about.clone(), notice.reason, text);
-        if self.published.get(&key).is_some_and(|at| now.duration_since(*at).unsigned_abs() < window) {
+        if self
+            .published
+            .get(&key)
+            .is_some_and(|at| now.duration_since(*at).unsigned_abs() < window)
+        {
             return false;
         }
         if notice.reason == reason::NOMINATED && !self.nominations.take(now) {
@@ -126,14 +136,23 @@ impl Publisher {
     }
 
     async fn publish(&mut self, notice: &Notice) {
-        let Some(object) = self.reference(&notice.about) else { return };
-        let namespace = object.namespace.clone().unwrap_or_else(|| "default".to_owned());
+        let Some(object) = self.reference(&notice.about) else {
+            return;
+        };
+        let namespace = object
+            .namespace
+            .clone()
+            .unwrap_or_else(|| "default".to_owned());
         let now = self.clock.now();
         self.count += 1;
         let name = object.name.clone().unwrap_or_default();
         let event = core::Event {
             metadata: ObjectMeta {
-                name: Some(format!("{name}.{:x}{:04x}", now.as_nanosecond(), self.count & 0xffff)),
+                name: Some(format!(
+                    "{name}.{:x}{:04x}",
+                    now.as_nanosecond(),
+                    self.count & 0xffff
+                )),
                 namespace: Some(namespace.clone()),
                 ..ObjectMeta::default()
             },
@@ -144,7 +163,10 @@ impl Publisher {
             count: Some(1),
             first_timestamp: Some(Time(now)),
             last_timestamp: Some(Time(now)),
-            source: Some(core::EventSource { component: Some(self.component.clone()), host: None }),
+            source: Some(core::EventSource {
+                component: Some(self.component.clone()),
+                host: None,
+            }),
             reporting_component: Some(self.component.clone()),
             ..core::Event::default()
         };
@@ -153,11 +175,14 @@ impl Publisher {
             return;
         }
         let api: Api<core::Event> = Api::namespaced(self.client.clone(), &namespace);
-        let create = api.create(&PostParams::default(), &event);
+        let params = PostParams::default();
+        let create = api.create(&params, &event);
         match tokio::time::timeout(self.timeout, create).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => tracing::debug!(about = %notice.about, %error, "event not published"),
-            Err(_) => tracing::debug!(about = %notice.about, "event not published: no answer in time"),
+            Err(_) => {
+                tracing::debug!(about = %notice.about, "event not published: no answer in time")
+            }
         }
     }
 
@@ -169,13 +194,44 @@ impl Publisher {
         let (api_version, kind, namespace, name, uid) = match about {
             Target::Pod(k) => {
                 let uid = s.pods.get(k)?.uid.clone();
-                ("v1".to_owned(), "Pod", Some(k.namespace.to_string()), k.name.to_string(), uid)
+                (
+                    "v1".to_owned(),
+                    "Pod",
+                    Some(k.namespace.to_string()),
+                    k.name.to_string(),
+                    uid,
+                )
             }
-            Target::Node(n) => ("v1".to_owned(), "Node", None, n.to_string(), s.nodes.get(n)?.uid.clone()),
-            Target::Claim(n) => (ours, "NodeClaim", None, n.to_string(), s.claims.get(n)?.uid.clone()),
-            Target::Pool(n) => (ours, "NodePool", None, n.to_string(), s.pools.get(n)?.uid.clone()),
+            Target::Node(n) => (
+                "v1".to_owned(),
+                "Node",
+                None,
+                n.to_string(),
+                s.nodes.get(n)?.uid.clone(),
+            ),
+            Target::Claim(n) => (
+                ours,
+                "NodeClaim",
+                None,
+                n.to_string(),
+                s.claims.get(n)?.uid.clone(),
+            ),
+            Target::Pool(n) => (
+                ours,
+                "NodePool",
+                None,
+                n.to_string(),
+                s.pools.get(n)?.uid.clone(),
+            ),
             Target::Class(n) => {
-                let uid = s.classes.get(n)?.object.metadata.uid.clone().unwrap_or_default();
+                let uid = s
+                    .classes
+                    .get(n)?
+                    .object
+                    .metadata
+                    .uid
+                    .clone()
+                    .unwrap_or_default();
                 (aws, "EC2NodeClass", None, n.to_string(), uid)
             }
             Target::Instance(_) => return None,

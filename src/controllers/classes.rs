@@ -49,7 +49,12 @@ pub(super) async fn run(context: Context, refresh: Arc<Notify>) {
     let mut resolved: BTreeMap<Arc<str>, Resolved> = BTreeMap::new();
     let mut next_catalog = context.clock.now();
     loop {
-        let next = resolved.values().map(|r| r.next).min().unwrap_or(next_catalog).min(next_catalog);
+        let next = resolved
+            .values()
+            .map(|r| r.next)
+            .min()
+            .unwrap_or(next_catalog)
+            .min(next_catalog);
         let mut told_to = false;
         tokio::select! {
             biased;
@@ -76,9 +81,18 @@ pub(super) async fn run(context: Context, refresh: Arc<Notify>) {
                 continue;
             }
             let generation = class.object.metadata.generation.unwrap_or(0);
-            if resolved.get(&class.name).is_none_or(|r| r.generation != generation || r.next <= now) {
+            if resolved
+                .get(&class.name)
+                .is_none_or(|r| r.generation != generation || r.next <= now)
+            {
                 let wait = resolve(&context, class, generation).await;
-                resolved.insert(class.name.clone(), Resolved { generation, next: context.clock.now() + wait });
+                resolved.insert(
+                    class.name.clone(),
+                    Resolved {
+                        generation,
+                        next: context.clock.now() + wait,
+                    },
+                );
                 fresh.push(class.name.clone());
             }
         }
@@ -87,7 +101,11 @@ pub(super) async fn run(context: Context, refresh: Arc<Notify>) {
             next_catalog = context.clock.now() + CATALOG_INTERVAL;
         }
         let current = context.writer.snapshot();
-        for class in current.classes.values().filter(|c| c.ready && (all || fresh.contains(&c.name))) {
+        for class in current
+            .classes
+            .values()
+            .filter(|c| c.ready && (all || fresh.contains(&c.name)))
+        {
             read_types(&context, &current, class).await;
         }
     }
@@ -97,12 +115,27 @@ async fn read_types(context: &Context, snapshot: &Snapshot, class: &Class) {
     let call = context.cloud.instance_types(&class.object);
     match tokio::time::timeout(context.settings.cloud_timeout, call).await {
         Ok(Ok(types)) => {
-            if snapshot.catalogs.get(&*class.name).is_none_or(|known| !Arc::ptr_eq(known, &types)) {
-                context.writer.put(vec![Event::InstanceTypes { class: class.name.to_string(), types }]).await;
+            if snapshot
+                .catalogs
+                .get(&*class.name)
+                .is_none_or(|known| !Arc::ptr_eq(known, &types))
+            {
+                context
+                    .writer
+                    .put(vec![Event::InstanceTypes {
+                        class: class.name.to_string(),
+                        types,
+                    }])
+                    .await;
             }
         }
-        Ok(Err(error)) => tracing::warn!(EC2NodeClass = &*class.name, %error, "instance types could not be read"),
-        Err(_) => tracing::warn!(EC2NodeClass = &*class.name, "instance types were not read in time"),
+        Ok(Err(error)) => {
+            tracing::warn!(EC2NodeClass = &*class.name, %error, "instance types could not be read")
+        }
+        Err(_) => tracing::warn!(
+            EC2NodeClass = &*class.name,
+            "instance types were not read in time"
+        ),
     }
 }
 
@@ -116,7 +149,10 @@ async fn resolve(context: &Context, class: &Class, generation: i64) -> Duration 
             return RETRY_INTERVAL;
         }
         Err(_) => {
-            tracing::warn!(EC2NodeClass = &*class.name, "class was not resolved in time");
+            tracing::warn!(
+                EC2NodeClass = &*class.name,
+                "class was not resolved in time"
+            );
             return RETRY_INTERVAL;
         }
     };
@@ -126,36 +162,74 @@ async fn resolve(context: &Context, class: &Class, generation: i64) -> Duration 
         tracing::warn!(EC2NodeClass = &*class.name, error = %chain(&error), "status of the class not written");
         return Duration::from_secs(1);
     }
-    if answer.problems.is_empty() { RESOLVE_INTERVAL } else { RETRY_INTERVAL }
+    if answer.problems.is_empty() {
+        RESOLVE_INTERVAL
+    } else {
+        RETRY_INTERVAL
+    }
 }
 
-async fn write_status(context: &Context, class: &Class, answer: &ResolvedClass, generation: i64) -> Result<(), ActuateError> {
+async fn write_status(
+    context: &Context,
+    class: &Class,
+    answer: &ResolvedClass,
+    generation: i64,
+) -> Result<(), ActuateError> {
     let api = context.actuator.classes();
     let held = class.object.metadata.finalizers.clone().unwrap_or_default();
     if !held.iter().any(|f| f == finalizer::EC2_NODE_CLASS) {
-        let finalizers: Vec<&str> = held.iter().map(String::as_str).chain([finalizer::EC2_NODE_CLASS]).collect();
+        let finalizers: Vec<&str> = held
+            .iter()
+            .map(String::as_str)
+            .chain([finalizer::EC2_NODE_CLASS])
+            .collect();
         let version = &class.object.metadata.resource_version;
         let patch = json!({ "metadata": { "resourceVersion": version, "finalizers": finalizers } });
-        let object: EC2NodeClass = context.actuator.merge("adding the finalizer to a class", &api, &class.name, &patch).await?;
-        context.writer.put(vec![Event::Class(Box::new(object))]).await;
+        let object: EC2NodeClass = context
+            .actuator
+            .merge("adding the finalizer to a class", &api, &class.name, &patch)
+            .await?;
+        context
+            .writer
+            .put(vec![Event::Class(Box::new(object))])
+            .await;
     }
     let before = class.object.status.clone().unwrap_or_default();
     let mut status = answer.status.clone();
     status.conditions = conditions_of(&before.conditions, answer, context.clock.now(), generation);
     if status != before {
         let patch = json!({ "status": status });
-        let object: EC2NodeClass = context.actuator.merge_status("writing a class's status", &api, &class.name, &patch).await?;
-        context.writer.put(vec![Event::Class(Box::new(object))]).await;
+        let object: EC2NodeClass = context
+            .actuator
+            .merge_status("writing a class's status", &api, &class.name, &patch)
+            .await?;
+        context
+            .writer
+            .put(vec![Event::Class(Box::new(object))])
+            .await;
     }
     Ok(())
 }
 
-fn conditions_of(before: &[Condition], answer: &ResolvedClass, now: Timestamp, generation: i64) -> Vec<Condition> {
+fn conditions_of(
+    before: &[Condition],
+    answer: &ResolvedClass,
+    now: Timestamp,
+    generation: i64,
+) -> Vec<Condition> {
     let mut all = before.to_vec();
     for kind in DEPENDENTS {
         match answer.problems.iter().find(|(k, _, _)| k == kind) {
             Some((_, reason, message)) => {
-                conditions::set(&mut all, kind, ConditionStatus::False, reason, message, now, generation);
+                conditions::set(
+                    &mut all,
+                    kind,
+                    ConditionStatus::False,
+                    reason,
+                    message,
+                    now,
+                    generation,
+                );
             }
             None => {
                 conditions::set_true(&mut all, kind, now, generation);
@@ -169,10 +243,15 @@ fn conditions_of(before: &[Condition], answer: &ResolvedClass, now: Timestamp, g
 /// A class that is being deleted waits for the last claim that uses it.
 async fn release(context: &Context, snapshot: &Snapshot, class: &Class) {
     let held = class.object.metadata.finalizers.clone().unwrap_or_default();
-    if !held.iter().any(|f| f == finalizer::EC2_NODE_CLASS) || context.settings.mode == Mode::Advise {
+    if !held.iter().any(|f| f == finalizer::EC2_NODE_CLASS) || context.settings.mode == Mode::Advise
+    {
         return;
     }
-    let users = snapshot.claims.values().filter(|c| c.object.spec.node_class_ref.name == *class.name).count();
+    let users = snapshot
+        .claims
+        .values()
+        .filter(|c| c.object.spec.node_class_ref.name == *class.name)
+        .count();
     if users > 0 {
         context.teller.tell(Notice {
             about: Target::Class(class.name.clone()),
@@ -182,18 +261,36 @@ async fn release(context: &Context, snapshot: &Snapshot, class: &Class) {
         });
         return;
     }
-    let rest: Vec<&String> = held.iter().filter(|f| *f != finalizer::EC2_NODE_CLASS).collect();
+    let rest: Vec<&String> = held
+        .iter()
+        .filter(|f| *f != finalizer::EC2_NODE_CLASS)
+        .collect();
     let is_last = rest.is_empty();
     let version = &class.object.metadata.resource_version;
     let patch = json!({ "metadata": { "resourceVersion": version, "finalizers": rest } });
     let api = context.actuator.classes();
-    match context.actuator.merge::<EC2NodeClass>("releasing a class", &api, &class.name, &patch).await {
+    match context
+        .actuator
+        .merge::<EC2NodeClass>("releasing a class", &api, &class.name, &patch)
+        .await
+    {
         Ok(object) => {
             let gone = Event::ClassGone(class.name.to_string());
-            let event = if is_last { gone } else { Event::Class(Box::new(object)) };
+            let event = if is_last {
+                gone
+            } else {
+                Event::Class(Box::new(object))
+            };
             context.writer.put(vec![event]).await;
         }
-        Err(error) if error.is_gone() => context.writer.put(vec![Event::ClassGone(class.name.to_string())]).await,
-        Err(error) => tracing::warn!(EC2NodeClass = &*class.name, error = %chain(&error), "class not released"),
+        Err(error) if error.is_gone() => {
+            context
+                .writer
+                .put(vec![Event::ClassGone(class.name.to_string())])
+                .await
+        }
+        Err(error) => {
+            tracing::warn!(EC2NodeClass = &*class.name, error = %chain(&error), "class not released")
+        }
     }
 }

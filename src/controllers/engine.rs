@@ -91,7 +91,11 @@ pub(super) async fn run(context: Context, refresh: Arc<Notify>) {
             busy.insert(target.clone(), step.action.verb());
             begin(&context, &mut under_way, target, step);
         }
-        wake = plan.wake_at.unwrap_or(now + LONGEST_SLEEP).min(now + LONGEST_SLEEP).max(now + Duration::from_millis(1));
+        wake = plan
+            .wake_at
+            .unwrap_or(now + LONGEST_SLEEP)
+            .min(now + LONGEST_SLEEP)
+            .max(now + Duration::from_millis(1));
     }
     // Nothing new begins; what is under way ends by itself, every call has its time-out.
     while let Some(ended) = under_way.join_next().await {
@@ -113,23 +117,37 @@ fn begin(context: &Context, under_way: &mut JoinSet<Ended>, target: Target, step
     if context.settings.mode == Mode::Advise {
         tracing::info!(%target, verb, reason = step.reason, "would act");
         let done = Ok(Done::Again(LONGEST_SLEEP));
-        under_way.spawn(std::future::ready(Ended { target, verb, result: done }));
+        under_way.spawn(std::future::ready(Ended {
+            target,
+            verb,
+            result: done,
+        }));
         return;
     }
     match &step.action {
-        Action::ClaimStatus { .. } | Action::PoolStatus { .. } => tracing::debug!(%target, verb, reason = step.reason, "acting"),
+        Action::ClaimStatus { .. } | Action::PoolStatus { .. } => {
+            tracing::debug!(%target, verb, reason = step.reason, "acting")
+        }
         _ => tracing::info!(%target, verb, reason = step.reason, "acting"),
     }
     let actuator = context.actuator.clone();
     under_way.spawn(async move {
         let result = Box::pin(actuator.carry_out(&step.action)).await;
-        Ended { target, verb, result }
+        Ended {
+            target,
+            verb,
+            result,
+        }
     });
 }
 
 fn settle(context: &Context, refresh: &Notify, delays: &mut BTreeMap<Target, Delay>, ended: Ended) {
     let now = context.clock.now();
-    let Ended { target, verb, result } = ended;
+    let Ended {
+        target,
+        verb,
+        result,
+    } = ended;
     if verb == "launch" {
         // What was sold out, and what is left of it, is read again before the next plan.
         refresh.notify_one();
@@ -139,7 +157,13 @@ fn settle(context: &Context, refresh: &Notify, delays: &mut BTreeMap<Target, Del
             delays.remove(&target);
         }
         Ok(Done::Again(after)) => {
-            delays.insert(target, Delay { failures: 0, until: now + after });
+            delays.insert(
+                target,
+                Delay {
+                    failures: 0,
+                    until: now + after,
+                },
+            );
         }
         Err(error) => {
             let failures = delays.get(&target).map_or(0, |d| d.failures) + 1;
@@ -149,7 +173,13 @@ fn settle(context: &Context, refresh: &Notify, delays: &mut BTreeMap<Target, Del
             } else {
                 tracing::warn!(%target, verb, failures, error = %chain(&error), "failed, trying again");
             }
-            delays.insert(target, Delay { failures, until: now + after });
+            delays.insert(
+                target,
+                Delay {
+                    failures,
+                    until: now + after,
+                },
+            );
         }
     }
 }

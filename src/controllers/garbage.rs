@@ -31,7 +31,8 @@ pub(super) async fn run(context: Context) {
             () = context.clock.sleep(wait) => {}
         }
         wait = INTERVAL;
-        let listed = tokio::time::timeout(context.settings.cloud_timeout, context.cloud.list()).await;
+        let listed =
+            tokio::time::timeout(context.settings.cloud_timeout, context.cloud.list()).await;
         let instances = match listed {
             Ok(Ok(instances)) => instances,
             Ok(Err(error)) => {
@@ -61,21 +62,46 @@ fn decide(snapshot: &Snapshot, instances: &[Instance], now: Timestamp) -> Plan {
     if !snapshot.synced {
         return plan;
     }
-    let owned: BTreeSet<&str> =
-        snapshot.claims.values().flat_map(|c| [c.uid.as_str(), c.provider_id.as_str()]).filter(|s| !s.is_empty()).collect();
+    let owned: BTreeSet<&str> = snapshot
+        .claims
+        .values()
+        .flat_map(|c| [c.uid.as_str(), c.provider_id.as_str()])
+        .filter(|s| !s.is_empty())
+        .collect();
     for instance in instances.iter().filter(|i| !i.terminating) {
         let young = now.duration_since(instance.launched).unsigned_abs() < YOUNG;
-        if !young && !owned.contains(instance.token.as_str()) && !owned.contains(instance.provider_id.as_str()) {
-            let action = Action::TerminateOrphan { provider_id: instance.provider_id.clone() };
-            plan.step(action, format!("no NodeClaim owns it; it was launched for {}", instance.claim));
+        if !young
+            && !owned.contains(instance.token.as_str())
+            && !owned.contains(instance.provider_id.as_str())
+        {
+            let action = Action::TerminateOrphan {
+                provider_id: instance.provider_id.clone(),
+            };
+            plan.step(
+                action,
+                format!(
+                    "no NodeClaim owns it; it was launched for {}",
+                    instance.claim
+                ),
+            );
         }
     }
     let alive: BTreeSet<&str> = instances.iter().map(|i| i.provider_id.as_str()).collect();
-    for claim in snapshot.claims.values().filter(|c| c.deletion.is_none() && c.is(condition::REGISTERED)) {
-        let kubelet_lives = snapshot.node_of(claim).is_some_and(|n| n.readiness == Readiness::Ready);
+    for claim in snapshot
+        .claims
+        .values()
+        .filter(|c| c.deletion.is_none() && c.is(condition::REGISTERED))
+    {
+        let kubelet_lives = snapshot
+            .node_of(claim)
+            .is_some_and(|n| n.readiness == Readiness::Ready);
         if !alive.contains(claim.provider_id.as_str()) && !kubelet_lives {
-            let action =
-                Action::DeleteClaim { claim: claim.name.clone(), uid: claim.uid.clone(), disruption: None, outcome: None };
+            let action = Action::DeleteClaim {
+                claim: claim.name.clone(),
+                uid: claim.uid.clone(),
+                disruption: None,
+                outcome: None,
+            };
             plan.step(action, format!("instance {} is gone", claim.provider_id));
         }
     }

@@ -15,7 +15,12 @@ use crate::{
     scheduling::{self, NewNode, Placement, Problem},
 };
 
-pub(super) async fn run(context: Context, mut hints: mpsc::Receiver<Hint>, stats: Arc<Stats>, salt: u64) {
+pub(super) async fn run(
+    context: Context,
+    mut hints: mpsc::Receiver<Hint>,
+    stats: Arc<Stats>,
+    salt: u64,
+) {
     let mut snapshots = context.writer.snapshots();
     let mut planned: Option<Arc<Snapshot>> = None;
     let mut look_again: Option<Timestamp> = None;
@@ -87,7 +92,11 @@ fn wants_plan(snapshot: &Snapshot, planned: Option<&Snapshot>) -> bool {
     }
     let waits = |pod: &Pod| pod.is_provisionable() && !has_place(snapshot, &pod.key);
     let displaced = |pod: &Pod| pod.is_reschedulable() && !has_place(snapshot, &pod.key);
-    snapshot.unbound.iter().filter_map(|k| snapshot.pods.get(k)).any(|p| waits(p))
+    snapshot
+        .unbound
+        .iter()
+        .filter_map(|k| snapshot.pods.get(k))
+        .any(|p| waits(p))
         || snapshot
             .claims
             .values()
@@ -108,7 +117,12 @@ fn has_place(snapshot: &Snapshot, pod: &PodKey) -> bool {
 }
 
 /// Solves, tells, launches. Returns when to look again even if nothing changes.
-async fn plan(context: &Context, snapshot: &Arc<Snapshot>, stats: &Stats, salt: u64) -> Option<Timestamp> {
+async fn plan(
+    context: &Context,
+    snapshot: &Arc<Snapshot>,
+    stats: &Stats,
+    salt: u64,
+) -> Option<Timestamp> {
     let now = context.clock.now();
     let stopwatch = Stopwatch::start();
     let problem = Problem::from_snapshot(snapshot, now, &context.settings.solver);
@@ -125,19 +139,39 @@ async fn plan(context: &Context, snapshot: &Arc<Snapshot>, stats: &Stats, salt: 
         })
         .collect();
     if !existing.is_empty() {
-        context.writer.put(vec![Event::Nominated(Arc::new(existing))]).await;
+        context
+            .writer
+            .put(vec![Event::Nominated(Arc::new(existing))])
+            .await;
     }
     if placement.new_nodes.is_empty() {
         return held_until(snapshot, now);
     }
-    let (allowed, brake) = context.settings.brakes.allow(snapshot, now, placement.new_nodes.len());
-    create(context, snapshot, &placement.new_nodes[..allowed], stats, salt, now).await;
+    let (allowed, brake) = context
+        .settings
+        .brakes
+        .allow(snapshot, now, placement.new_nodes.len());
+    create(
+        context,
+        snapshot,
+        &placement.new_nodes[..allowed],
+        stats,
+        salt,
+        now,
+    )
+    .await;
     let held = held_until(snapshot, now);
     let Some(brake) = brake else { return held };
     let waiting = &placement.new_nodes[allowed..];
     tracing::warn!(launches = waiting.len(), %brake, "launches are put off");
     for pod in waiting.iter().flat_map(|n| &n.pods) {
-        notify(context, Target::Pod(pod.clone()), reason::FAILED_SCHEDULING, true, format!("Waiting: {brake}"));
+        notify(
+            context,
+            Target::Pod(pod.clone()),
+            reason::FAILED_SCHEDULING,
+            true,
+            format!("Waiting: {brake}"),
+        );
     }
     match brake {
         Brake::LaunchRate(_, at) => Some(held.map_or(at, |h| h.min(at))),
@@ -147,22 +181,46 @@ async fn plan(context: &Context, snapshot: &Arc<Snapshot>, stats: &Stats, salt: 
 
 /// When the next pool that is held back may launch again.
 fn held_until(snapshot: &Snapshot, now: Timestamp) -> Option<Timestamp> {
-    snapshot.held_pools.values().map(|h| h.until).filter(|t| *t > now).min()
+    snapshot
+        .held_pools
+        .values()
+        .map(|h| h.until)
+        .filter(|t| *t > now)
+        .min()
 }
 
 /// A machine of the problem as a nomination names it: by claim where there is one, since the claim outlives the change from "to be
 /// launched" to "node".
 fn place(problem: &Problem, name: &Arc<str>) -> Nomination {
-    let claim = problem.nodes.iter().find(|n| n.name == *name).and_then(|n| n.claim.as_ref());
-    claim.map_or_else(|| Nomination::Node(name.clone()), |c| Nomination::Claim(c.name.clone()))
+    let claim = problem
+        .nodes
+        .iter()
+        .find(|n| n.name == *name)
+        .and_then(|n| n.claim.as_ref());
+    claim.map_or_else(
+        || Nomination::Node(name.clone()),
+        |c| Nomination::Claim(c.name.clone()),
+    )
 }
 
-async fn create(context: &Context, snapshot: &Snapshot, nodes: &[NewNode], stats: &Stats, salt: u64, now: Timestamp) {
+async fn create(
+    context: &Context,
+    snapshot: &Snapshot,
+    nodes: &[NewNode],
+    stats: &Stats,
+    salt: u64,
+    now: Timestamp,
+) {
     let mut names = claim::Names::new(snapshot, now, salt);
     let mut creating = JoinSet::new();
     for node in nodes {
         let name = names.next(&node.pool.name);
-        let types: Vec<&str> = node.instance_types.iter().take(5).map(|t| &*t.name).collect();
+        let types: Vec<&str> = node
+            .instance_types
+            .iter()
+            .take(5)
+            .map(|t| &*t.name)
+            .collect();
         tracing::info!(
             NodeClaim = name,
             NodePool = &*node.pool.name,
@@ -177,19 +235,32 @@ async fn create(context: &Context, snapshot: &Snapshot, nodes: &[NewNode], stats
         }
         for pod in &node.pods {
             let text = format!("Pod should schedule on NodeClaim {name}");
-            notify(context, Target::Pod(pod.clone()), reason::NOMINATED, false, text);
+            notify(
+                context,
+                Target::Pod(pod.clone()),
+                reason::NOMINATED,
+                false,
+                text,
+            );
         }
-        let action = Action::CreateClaim { claim: Box::new(claim::build(node, name)), pods: node.pods.clone() };
+        let action = Action::CreateClaim {
+            claim: Box::new(claim::build(node, name)),
+            pods: node.pods.clone(),
+        };
         let actuator = context.actuator.clone();
         creating.spawn(async move { (action.target(), actuator.carry_out(&action).await) });
     }
     while let Some(created) = creating.join_next().await {
         match created {
             Ok((_, Ok(_))) => {
-                stats.claims_created.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                stats
+                    .claims_created
+                    .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             }
             // Its pods have no place still, so the next plan tries again.
-            Ok((target, Err(error))) => tracing::warn!(%target, error = %chain(&error), "claim not created"),
+            Ok((target, Err(error))) => {
+                tracing::warn!(%target, error = %chain(&error), "claim not created")
+            }
             Err(error) => super::rethrow(Err(error)),
         }
     }
@@ -198,16 +269,34 @@ async fn create(context: &Context, snapshot: &Snapshot, nodes: &[NewNode], stats
 fn tell(context: &Context, placement: &Placement) {
     for (pod, why) in &placement.pending {
         let text = words::pending(why);
-        notify(context, Target::Pod(pod.clone()), reason::FAILED_SCHEDULING, true, text);
+        notify(
+            context,
+            Target::Pod(pod.clone()),
+            reason::FAILED_SCHEDULING,
+            true,
+            text,
+        );
     }
     for (pod, why) in &placement.ignored {
         if let Some(text) = words::ignored(why) {
-            notify(context, Target::Pod(pod.clone()), reason::FAILED_SCHEDULING, true, text);
+            notify(
+                context,
+                Target::Pod(pod.clone()),
+                reason::FAILED_SCHEDULING,
+                true,
+                text,
+            );
         }
     }
     for pool in &placement.empty_pools {
         let text = "NodePool requirements leave no instance type".to_owned();
-        notify(context, Target::Pool(pool.clone()), reason::NO_COMPATIBLE_INSTANCE_TYPES, true, text);
+        notify(
+            context,
+            Target::Pool(pool.clone()),
+            reason::NO_COMPATIBLE_INSTANCE_TYPES,
+            true,
+            text,
+        );
     }
     let reasons: BTreeSet<String> = placement.pending.values().map(words::pending).collect();
     let placed: usize = placement.existing.values().map(Vec::len).sum();
@@ -223,5 +312,10 @@ fn tell(context: &Context, placement: &Placement) {
 }
 
 fn notify(context: &Context, about: Target, reason: &'static str, warning: bool, message: String) {
-    context.teller.tell(Notice { about, reason, warning, message });
+    context.teller.tell(Notice {
+        about,
+        reason,
+        warning,
+        message,
+    });
 }

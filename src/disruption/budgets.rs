@@ -26,13 +26,16 @@ pub struct Count {
 pub fn count(nodes: &[StateNode]) -> BTreeMap<Arc<str>, Count> {
     let mut counts: BTreeMap<Arc<str>, Count> = BTreeMap::new();
     for node in nodes.iter().filter(|n| n.is_initialized()) {
-        let (Some(claim), Some(object)) = (&node.claim, &node.node) else { continue };
+        let (Some(claim), Some(object)) = (&node.claim, &node.node) else {
+            continue;
+        };
         if claim.is(condition::INSTANCE_TERMINATING) {
             continue;
         }
         let count = counts.entry(claim.pool.clone()).or_default();
         count.total += 1;
-        count.disrupting += usize::from(node.marked_for_deletion || object.readiness != Readiness::Ready);
+        count.disrupting +=
+            usize::from(node.marked_for_deletion || object.readiness != Readiness::Ready);
     }
     counts
 }
@@ -42,7 +45,10 @@ pub fn count(nodes: &[StateNode]) -> BTreeMap<Arc<str>, Count> {
 pub fn allowed(pool: &Pool, reason: &str, total: usize, now: Timestamp) -> usize {
     let mut least = UNLIMITED;
     for budget in &pool.object.spec.disruption.budgets {
-        let applies = budget.reasons.as_ref().is_none_or(|r| r.iter().any(|r| r == reason));
+        let applies = budget
+            .reasons
+            .as_ref()
+            .is_none_or(|r| r.iter().any(|r| r == reason));
         match contribution(budget, total, now) {
             Ok(n) if applies => least = least.min(n),
             Ok(_) => {}
@@ -60,7 +66,11 @@ fn contribution(budget: &Budget, total: usize, now: Timestamp) -> Result<usize, 
         }
         None => budget.nodes.parse().map_err(|_| ())?,
     };
-    Ok(if is_active(budget, now)? { nodes } else { UNLIMITED })
+    Ok(if is_active(budget, now)? {
+        nodes
+    } else {
+        UNLIMITED
+    })
 }
 
 /// Windows are half open: from each firing of the schedule until the duration has passed, in UTC.
@@ -70,7 +80,9 @@ fn is_active(budget: &Budget, now: Timestamp) -> Result<bool, ()> {
         (Some(schedule), Some(duration)) => {
             let schedule = Schedule::parse(schedule).map_err(|_| ())?;
             let duration: GoDuration = duration.parse().map_err(|_| ())?;
-            Ok(schedule.next_after(now - duration.to_signed()).is_some_and(|hit| hit <= now))
+            Ok(schedule
+                .next_after(now - duration.to_signed())
+                .is_some_and(|hit| hit <= now))
         }
         _ => Err(()),
     }
@@ -105,7 +117,10 @@ mod tests {
         let tenth = pool(&[("10%", None, None)]);
         let now = at("2030-01-01T12:00:00Z");
         let allowed = |n| allowed(&tenth, "Empty", n, now);
-        assert_eq!([allowed(0), allowed(1), allowed(10), allowed(11)], [0, 1, 1, 2]);
+        assert_eq!(
+            [allowed(0), allowed(1), allowed(10), allowed(11)],
+            [0, 1, 1, 2]
+        );
     }
 
     #[test]

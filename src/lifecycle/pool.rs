@@ -21,12 +21,23 @@ const DEPENDENTS: [&str; 2] = [condition::VALIDATION_SUCCEEDED, condition::NODE_
 /// Failures in a row from which a pool counts as unhealthy (upstream: two among the last four).
 const UNHEALTHY_FROM: u32 = 2;
 
-pub(super) fn decide(plan: &mut Plan, snapshot: &Snapshot, pool: &Arc<Pool>, used: Option<&Resources>, now: Timestamp) {
+pub(super) fn decide(
+    plan: &mut Plan,
+    snapshot: &Snapshot,
+    pool: &Arc<Pool>,
+    used: Option<&Resources>,
+    now: Timestamp,
+) {
     if pool.deletion.is_some() {
         return;
     }
     let generation = pool.object.metadata.generation.unwrap_or(0);
-    let created = pool.object.metadata.creation_timestamp.as_ref().map_or(now, |t| t.0);
+    let created = pool
+        .object
+        .metadata
+        .creation_timestamp
+        .as_ref()
+        .map_or(now, |t| t.0);
     let status = pool.object.status.clone().unwrap_or_default();
     let mut all = status.conditions.clone();
     let mut changed = conditions::await_dependents(&mut all, &DEPENDENTS, created, generation);
@@ -38,10 +49,12 @@ pub(super) fn decide(plan: &mut Plan, snapshot: &Snapshot, pool: &Arc<Pool>, use
     set(condition::NODE_REGISTRATION_HEALTHY, health(snapshot, pool));
     changed |= conditions::ready(&mut all, &DEPENDENTS, now, generation);
 
-    let mut resources: Resources = [CPU, MEMORY, PODS, EPHEMERAL_STORAGE, NODES].into_iter().fold(Resources::default(), |mut r, name| {
-        r.set(name, 0);
-        r
-    });
+    let mut resources: Resources = [CPU, MEMORY, PODS, EPHEMERAL_STORAGE, NODES]
+        .into_iter()
+        .fold(Resources::default(), |mut r, name| {
+            r.set(name, 0);
+            r
+        });
     if let Some(used) = used {
         resources.max_with(used);
     }
@@ -51,7 +64,13 @@ pub(super) fn decide(plan: &mut Plan, snapshot: &Snapshot, pool: &Arc<Pool>, use
     let annotations = pool.object.metadata.annotations.as_ref();
     let is_hashed = annotations.and_then(|a| a.get(annotation::NODEPOOL_HASH)) == Some(&hash);
     if changed || !is_hashed || status.nodes != nodes || status.resources != quantities {
-        let action = Action::PoolStatus { pool: pool.name.clone(), conditions: all, resources, nodes, hash };
+        let action = Action::PoolStatus {
+            pool: pool.name.clone(),
+            conditions: all,
+            resources,
+            nodes,
+            hash,
+        };
         plan.step(action, "the pool's conditions, template or use changed");
     }
 }
@@ -61,22 +80,35 @@ fn validity(pool: &Pool) -> (ConditionStatus, &'static str, String) {
         return (ConditionStatus::True, "", String::new());
     }
     let texts: Vec<String> = pool.problems.iter().map(ToString::to_string).collect();
-    (ConditionStatus::False, "NodePoolValidationFailed", texts.join("; "))
+    (
+        ConditionStatus::False,
+        "NodePoolValidationFailed",
+        texts.join("; "),
+    )
 }
 
 fn class_readiness(snapshot: &Snapshot, pool: &Pool) -> (ConditionStatus, &'static str, String) {
     let name = &pool.class;
     match snapshot.classes.get(name) {
-        None => (ConditionStatus::False, "NodeClassNotFound", format!("EC2NodeClass {name} does not exist")),
-        Some(c) if c.deletion.is_some() => {
-            (ConditionStatus::False, "NodeClassTerminating", format!("EC2NodeClass {name} is being deleted"))
-        }
+        None => (
+            ConditionStatus::False,
+            "NodeClassNotFound",
+            format!("EC2NodeClass {name} does not exist"),
+        ),
+        Some(c) if c.deletion.is_some() => (
+            ConditionStatus::False,
+            "NodeClassTerminating",
+            format!("EC2NodeClass {name} is being deleted"),
+        ),
         Some(c) if c.ready => (ConditionStatus::True, "", String::new()),
         Some(c) => {
             let status = c.object.status.clone().unwrap_or_default();
-            let why = conditions::get(&status.conditions, condition::READY).map(|c| (c.status, c.message.clone()));
+            let why = conditions::get(&status.conditions, condition::READY)
+                .map(|c| (c.status, c.message.clone()));
             match why {
-                Some((ConditionStatus::False, message)) => (ConditionStatus::False, "UnhealthyDependents", message),
+                Some((ConditionStatus::False, message)) => {
+                    (ConditionStatus::False, "UnhealthyDependents", message)
+                }
                 _ => {
                     let text = format!("EC2NodeClass {name} has not been resolved yet");
                     (ConditionStatus::Unknown, "NodeClassReadinessUnknown", text)
@@ -87,20 +119,32 @@ fn class_readiness(snapshot: &Snapshot, pool: &Pool) -> (ConditionStatus, &'stat
 }
 
 fn health(snapshot: &Snapshot, pool: &Pool) -> (ConditionStatus, &'static str, String) {
-    let registered = snapshot.claims.values().any(|c| c.pool == pool.name && c.is(condition::REGISTERED));
+    let registered = snapshot
+        .claims
+        .values()
+        .any(|c| c.pool == pool.name && c.is(condition::REGISTERED));
     match snapshot.held_pools.get(&*pool.name) {
         Some(hold) if hold.failures >= UNHEALTHY_FROM => {
-            let text = format!("{} nodes in a row did not register; next launch at {}", hold.failures, hold.until);
+            let text = format!(
+                "{} nodes in a row did not register; next launch at {}",
+                hold.failures, hold.until
+            );
             (ConditionStatus::False, "RegistrationFailed", text)
         }
         None if registered => (ConditionStatus::True, "", String::new()),
         _ => {
             let known = pool.object.status.as_ref();
-            let was_healthy = known.is_some_and(|s| conditions::is_true(&s.conditions, condition::NODE_REGISTRATION_HEALTHY));
+            let was_healthy = known.is_some_and(|s| {
+                conditions::is_true(&s.conditions, condition::NODE_REGISTRATION_HEALTHY)
+            });
             if was_healthy && snapshot.held_pools.get(&*pool.name).is_none() {
                 (ConditionStatus::True, "", String::new())
             } else {
-                (ConditionStatus::Unknown, "AwaitingReconciliation", "no node of the pool has registered yet".to_owned())
+                (
+                    ConditionStatus::Unknown,
+                    "AwaitingReconciliation",
+                    "no node of the pool has registered yet".to_owned(),
+                )
             }
         }
     }

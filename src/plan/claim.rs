@@ -12,7 +12,7 @@ use kube::api::ObjectMeta;
 
 use crate::{
     api::{
-        NodeClaim, NodeClaimSpec, NodeClassRef, RequirementSpec, ResourceRequests,
+        NodeClaim, NodeClaimSpec, NodeClassRef, RequirementSpec, ResourceRequests, hash,
         names::{self, annotation, finalizer, label},
         requirement::{Operator, Requirement},
     },

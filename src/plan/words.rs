@@ -14,10 +14,15 @@ const POOLS_NAMED: usize = 5;
 pub fn pending(pending: &Pending) -> String {
     match pending {
         Pending::NoPools => "no NodePool is Ready to launch nodes".to_owned(),
-        Pending::NoInstanceTypes => "no NodePool has an instance type that its own requirements admit".to_owned(),
+        Pending::NoInstanceTypes => {
+            "no NodePool has an instance type that its own requirements admit".to_owned()
+        }
         Pending::Refused(pools) => {
-            let named: Vec<String> =
-                pools.iter().take(POOLS_NAMED).map(|(pool, why)| format!("NodePool {pool}: {}", Words(why))).collect();
+            let named: Vec<String> = pools
+                .iter()
+                .take(POOLS_NAMED)
+                .map(|(pool, why)| format!("NodePool {pool}: {}", Words(why)))
+                .collect();
             let mut text = named.join("; ");
             if pools.len() > POOLS_NAMED {
                 let _ = write!(text, "; and {} more", pools.len() - POOLS_NAMED);
@@ -31,9 +36,13 @@ pub fn pending(pending: &Pending) -> String {
 pub fn ignored(why: &Ignored) -> Option<String> {
     Some(match why {
         Ignored::NotProvisionable | Ignored::OptedOut => return None,
-        Ignored::RestrictedLabel(key) => format!("label {key} cannot be asked for: only the node itself or Tenon sets it"),
+        Ignored::RestrictedLabel(key) => {
+            format!("label {key} cannot be asked for: only the node itself or Tenon sets it")
+        }
         Ignored::Malformed(what) => format!("the node selector or affinity cannot be read: {what}"),
-        Ignored::MatchFields => "matchFields names an existing node; no new node can satisfy it".to_owned(),
+        Ignored::MatchFields => {
+            "matchFields names an existing node; no new node can satisfy it".to_owned()
+        }
         Ignored::UnknownValue(what) => format!("no known value is asked for: {what}"),
     })
 }
@@ -47,10 +56,17 @@ impl fmt::Display for Words<'_> {
             Refusal::UndefinedLabel(conflict) => write!(f, "{conflict}"),
             Refusal::Requirements(conflicts) => f.write_str(&list(conflicts)),
             Refusal::NodeLimit => f.write_str("its limit of nodes is reached"),
-            Refusal::Limits { remaining } => write!(f, "its limits leave {}, too little for any type", amounts(remaining)),
+            Refusal::Limits { remaining } => write!(
+                f,
+                "its limits leave {}, too little for any type",
+                amounts(remaining)
+            ),
             Refusal::MinValues(keys) => write!(f, "minValues of {} cannot be met", keys.join(", ")),
             Refusal::InstanceTypes(why) => types(f, why),
-            Refusal::Held(until) => write!(f, "held back until {until} after launches that did not come up"),
+            Refusal::Held(until) => write!(
+                f,
+                "held back until {until} after launches that did not come up"
+            ),
             Refusal::NoCatalog => f.write_str("its instance types are not known yet"),
             Refusal::Malformed(what) => write!(f, "a selector cannot be read: {what}"),
             Refusal::Unsupported(what) => write!(f, "{} is not supported yet", what.join(", ")),
@@ -74,16 +90,26 @@ fn types(f: &mut fmt::Formatter<'_>, why: &TypeRefusal) -> fmt::Result {
     }
     write!(f, " (wanted {})", amounts(&why.requested))?;
     match &why.nearest {
-        Some((name, lacking)) if !lacking.is_empty() => write!(f, "; nearest is {name}, short of {}", amounts(lacking)),
+        Some((name, lacking)) if !lacking.is_empty() => {
+            write!(f, "; nearest is {name}, short of {}", amounts(lacking))
+        }
         _ => Ok(()),
     }
 }
 
 fn list<T: fmt::Display>(items: &[T]) -> String {
-    items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
+    items
+        .iter()
+        .map(T::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn amounts(resources: &Resources) -> String {
-    let all: Vec<String> = resources.to_quantities().iter().map(|(name, amount)| format!("{amount} {name}")).collect();
+    let all: Vec<String> = resources
+        .to_quantities()
+        .iter()
+        .map(|(name, amount)| format!("{amount} {name}"))
+        .collect();
     all.join(", ")
 }

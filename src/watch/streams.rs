@@ -34,12 +34,22 @@ pub async fn run(client: Client, writer: Writer) {
         stream::<core::Pod>(
             &client,
             &writer,
-            Kind { name: "Pod", resource: "pods", changed: Event::Pod, gone: |ns, n| Event::PodGone(PodKey::new(ns, n)) },
+            Kind {
+                name: "Pod",
+                resource: "pods",
+                changed: Event::Pod,
+                gone: |ns, n| Event::PodGone(PodKey::new(ns, n)),
+            },
         ),
         stream::<core::Node>(
             &client,
             &writer,
-            Kind { name: "Node", resource: "nodes", changed: Event::Node, gone: |_, n| Event::NodeGone(n.to_owned()) },
+            Kind {
+                name: "Node",
+                resource: "nodes",
+                changed: Event::Node,
+                gone: |_, n| Event::NodeGone(n.to_owned()),
+            },
         ),
         stream::<NodeClaim>(
             &client,
@@ -54,7 +64,12 @@ pub async fn run(client: Client, writer: Writer) {
         stream::<NodePool>(
             &client,
             &writer,
-            Kind { name: "NodePool", resource: "nodepools", changed: Event::Pool, gone: |_, n| Event::PoolGone(n.to_owned()) },
+            Kind {
+                name: "NodePool",
+                resource: "nodepools",
+                changed: Event::Pool,
+                gone: |_, n| Event::PoolGone(n.to_owned()),
+            },
         ),
         stream::<EC2NodeClass>(
             &client,
@@ -91,7 +106,11 @@ pub async fn run(client: Client, writer: Writer) {
 }
 
 /// One kind's stream, as a boxed future so that the seven of them join without seven copies of their state on one stack frame.
-fn stream<'a, K>(client: &Client, writer: &'a Writer, kind: Kind<K>) -> futures::future::BoxFuture<'a, ()>
+fn stream<'a, K>(
+    client: &Client,
+    writer: &'a Writer,
+    kind: Kind<K>,
+) -> futures::future::BoxFuture<'a, ()>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
@@ -113,15 +132,24 @@ where
                 }
                 Ok(Seen::InitApply(object)) => {
                     let (namespace, name) = names(&object);
-                    present.push(if namespace.is_empty() { name } else { format!("{namespace}/{name}") });
+                    present.push(if namespace.is_empty() {
+                        name
+                    } else {
+                        format!("{namespace}/{name}")
+                    });
                     listing.push(changed(&kind, object));
                 }
                 Ok(Seen::InitDone) => {
                     let mut all = std::mem::take(&mut listing);
-                    all.push(Event::Listed { resource: kind.resource, present: std::mem::take(&mut present) });
+                    all.push(Event::Listed {
+                        resource: kind.resource,
+                        present: std::mem::take(&mut present),
+                    });
                     writer.hear(all).await;
                 }
-                Err(error) => tracing::warn!(kind = kind.name, %error, "watch failed, trying again"),
+                Err(error) => {
+                    tracing::warn!(kind = kind.name, %error, "watch failed, trying again")
+                }
             }
         }
     })
@@ -129,7 +157,10 @@ where
 
 fn names<K: Resource<DynamicType = ()>>(object: &DeserializeGuard<K>) -> (String, String) {
     let meta = object.meta();
-    (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
+    (
+        meta.namespace.clone().unwrap_or_default(),
+        meta.name.clone().unwrap_or_default(),
+    )
 }
 
 fn changed<K: Resource<DynamicType = ()>>(kind: &Kind<K>, object: DeserializeGuard<K>) -> Event {
@@ -138,9 +169,21 @@ fn changed<K: Resource<DynamicType = ()>>(kind: &Kind<K>, object: DeserializeGua
         Err(invalid) => {
             let meta = &invalid.metadata;
             let name = meta.name.clone().unwrap_or_default();
-            let name = meta.namespace.as_ref().map_or(name.clone(), |ns| format!("{ns}/{name}"));
-            tracing::warn!(kind = kind.name, name, error = invalid.error, "object cannot be read and is skipped");
-            Event::Malformed(Malformed { kind: kind.name, name, reason: invalid.error })
+            let name = meta
+                .namespace
+                .as_ref()
+                .map_or(name.clone(), |ns| format!("{ns}/{name}"));
+            tracing::warn!(
+                kind = kind.name,
+                name,
+                error = invalid.error,
+                "object cannot be read and is skipped"
+            );
+            Event::Malformed(Malformed {
+                kind: kind.name,
+                name,
+                reason: invalid.error,
+            })
         }
     }
 }

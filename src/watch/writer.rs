@@ -30,7 +30,7 @@ pub struct Writer {
 
 impl Writer {
     /// A handle, and the task that must be run for it.
-    pub fn new(clock: Clock) -> (Self, impl Future<Output = ()> + Send) {
+    pub fn new(clock: Clock) -> (Self, impl Future<Output = ()> + Send + use<>) {
         let (queue, inputs) = mpsc::channel(QUEUE);
         let (publish, snapshots) = watch::channel(Arc::new(Snapshot::default()));
         (Self { queue, snapshots }, run(inputs, publish, clock))
@@ -49,19 +49,37 @@ impl Writer {
     /// Queues events that were heard.
     pub async fn hear(&self, events: Vec<Event>) {
         // The writer is gone only when the process is ending.
-        let _ = self.queue.send(Input { events, applied: None }).await;
+        let _ = self
+            .queue
+            .send(Input {
+                events,
+                applied: None,
+            })
+            .await;
     }
 
     /// Queues events about our own writes and waits until a snapshot holds them, so that the next decision sees what was done.
     pub async fn put(&self, events: Vec<Event>) {
         let (applied, done) = oneshot::channel();
-        if self.queue.send(Input { events, applied: Some(applied) }).await.is_ok() {
+        if self
+            .queue
+            .send(Input {
+                events,
+                applied: Some(applied),
+            })
+            .await
+            .is_ok()
+        {
             let _ = done.await;
         }
     }
 }
 
-async fn run(mut inputs: mpsc::Receiver<Input>, publish: watch::Sender<Arc<Snapshot>>, clock: Clock) {
+async fn run(
+    mut inputs: mpsc::Receiver<Input>,
+    publish: watch::Sender<Arc<Snapshot>>,
+    clock: Clock,
+) {
     let mut state = State::default();
     while let Some(first) = inputs.recv().await {
         let mut waiting = Vec::new();
