@@ -276,43 +276,46 @@ impl Actuator {
         if let Some(reason) = disruption {
             let claim = self.claim(name)?;
             // From here on the extender keeps pods off the node and the solver counts its capacity as gone.
-            let leaving = Event::Leaving {
-                provider_id: claim.provider_id.clone(),
-                leaving: true,
-            };
-            self.writer.put(vec![leaving]).await;
-            let mut conditions = self.conditions(&claim);
-            let (now, kind) = (self.clock.now(), condition::DISRUPTION_REASON);
-            if conditions::set(
-                &mut conditions,
-                kind,
-                ConditionStatus::True,
-                reason,
-                reason,
-                now,
-                generation(&claim),
-            ) {
-                self.write_claim_status(&claim, json!({ "conditions": conditions }))
-                    .await?;
+            self.mark_leaving(&claim, true).await;
+            if let Err(error) = self.record_disruption(&claim, reason).await {
+                self.mark_leaving(&claim, false).await;
+                return Err(error);
             }
-            tracing::info!(NodeClaim = name, reason, "disrupting node(s)");
         }
         if outcome == Some(LaunchOutcome::Failed) {
             self.pool_failed(&self.claim(name)?.pool).await;
         }
-        let event = match self
-            .kube("deleting a claim", self.claims().delete(name, &only(uid)))
-            .await
-        {
+        let deleted = self.kube("deleting a claim", self.claims().delete(name, &only(uid))).await;
+        let event = match deleted {
             Ok(answer) => answer.left().map_or_else(
                 || Event::ClaimGone(name.to_owned()),
                 |c| Event::Claim(Box::new(c)),
             ),
             Err(error) if error.is_gone() => Event::ClaimGone(name.to_owned()),
-            Err(error) => return Err(error),
+            Err(error) => {
+                if disruption.is_some() {
+                    self.mark_leaving(&*self.claim(name)?, false).await;
+                }
+                return Err(error);
+            }
         };
         self.writer.put(vec![event]).await;
         Ok(Done::Finished)
+    }
+
+    async fn mark_leaving(&self, claim: &Claim, leaving: bool) {
+        let provider_id = claim.provider_id.clone();
+        self.writer.put(vec![Event::Leaving { provider_id, leaving }]).await;
+    }
+
+    async fn record_disruption(&self, claim: &Claim, reason: &'static str) -> Result<(), ActuateError> {
+        let mut conditions = self.conditions(claim);
+        let (now, kind, status) = (self.clock.now(), condition::DISRUPTION_REASON, ConditionStatus::True);
+        if conditions::set(&mut conditions, kind, status, reason, reason, now, generation(claim)) {
+            self.write_claim_status(claim, json!({ "conditions": conditions })).await?;
+        }
+        tracing::info!(NodeClaim = &*claim.name, reason, "disrupting node(s)");
+        Ok(())
     }
 
     /// A launch or a registration of the pool timed out: hold the pool back, longer with each failure in a row.
