@@ -285,7 +285,9 @@ impl Actuator {
         if outcome == Some(LaunchOutcome::Failed) {
             self.pool_failed(&self.claim(name)?.pool).await;
         }
-        let deleted = self.kube("deleting a claim", self.claims().delete(name, &only(uid))).await;
+        let deleted = self
+            .kube("deleting a claim", self.claims().delete(name, &only(uid)))
+            .await;
         let event = match deleted {
             Ok(answer) => answer.left().map_or_else(
                 || Event::ClaimGone(name.to_owned()),
@@ -305,14 +307,36 @@ impl Actuator {
 
     async fn mark_leaving(&self, claim: &Claim, leaving: bool) {
         let provider_id = claim.provider_id.clone();
-        self.writer.put(vec![Event::Leaving { provider_id, leaving }]).await;
+        self.writer
+            .put(vec![Event::Leaving {
+                provider_id,
+                leaving,
+            }])
+            .await;
     }
 
-    async fn record_disruption(&self, claim: &Claim, reason: &'static str) -> Result<(), ActuateError> {
+    async fn record_disruption(
+        &self,
+        claim: &Claim,
+        reason: &'static str,
+    ) -> Result<(), ActuateError> {
         let mut conditions = self.conditions(claim);
-        let (now, kind, status) = (self.clock.now(), condition::DISRUPTION_REASON, ConditionStatus::True);
-        if conditions::set(&mut conditions, kind, status, reason, reason, now, generation(claim)) {
-            self.write_claim_status(claim, json!({ "conditions": conditions })).await?;
+        let (now, kind, status) = (
+            self.clock.now(),
+            condition::DISRUPTION_REASON,
+            ConditionStatus::True,
+        );
+        if conditions::set(
+            &mut conditions,
+            kind,
+            status,
+            reason,
+            reason,
+            now,
+            generation(claim),
+        ) {
+            self.write_claim_status(claim, json!({ "conditions": conditions }))
+                .await?;
         }
         tracing::info!(NodeClaim = &*claim.name, reason, "disrupting node(s)");
         Ok(())

@@ -1,2 +1,3 @@
 //! The one integration test binary: one module per surface.
-mod vectors_scheduling;
+mod lifecycle;
+mod support;
