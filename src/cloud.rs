@@ -4,9 +4,11 @@
 //! Must never: know about Kubernetes objects other than the API types, or decide what to launch beyond choosing among the offerings
 //! that a [`LaunchRequest`] allows.
 
+pub mod ami_family;
 pub mod catalog;
 mod error;
-mod instance_type;
+pub mod hardware;
+pub mod instance_type;
 pub mod simulated;
 
 use std::{collections::BTreeMap, sync::Arc};

@@ -23,6 +23,42 @@ pub enum ErrorClass {
     Transient,
 }
 
+impl ErrorClass {
+    /// The class of an EC2 error code. A code that is not listed may pass: it is tried again later.
+    pub fn of_code(code: &str) -> Self {
+        match code {
+            "InvalidInstanceID.NotFound"
+            | "InvalidLaunchTemplateId.NotFound"
+            | "InvalidLaunchTemplateName.NotFoundException"
+            | "InvalidCapacityReservationId.NotFound"
+            | "NoSuchEntity"
+            | "ParameterNotFound"
+            | "QueueDoesNotExist" => Self::NotFound,
+            "InsufficientInstanceCapacity"
+            | "InsufficientFreeAddressesInSubnet"
+            | "UnfulfillableCapacity"
+            | "Unsupported"
+            | "ReservationCapacityExceeded"
+            | "SpotMaxPriceTooLow"
+            | "InvalidCapacityReservationState.Unavailable" => Self::InsufficientCapacity,
+            "VcpuLimitExceeded" | "MaxSpotInstanceCountExceeded" | "MaxFleetCountExceeded" => {
+                Self::Quota
+            }
+            "RequestLimitExceeded" => Self::Throttled,
+            "UnauthorizedOperation"
+            | "AccessDenied"
+            | "AuthFailure"
+            | "AuthFailure.ServiceLinkedRoleCreationNotPermitted" => Self::Unauthorized,
+            "IdempotentInstanceTerminated"
+            | "InvalidParameter"
+            | "InvalidParameterValue"
+            | "InvalidAMIID.Malformed"
+            | "InvalidAMIID.NotFound" => Self::Invalid,
+            _ => Self::Transient,
+        }
+    }
+}
+
 /// An error of a cloud call.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{action}: {code}: {message}")]

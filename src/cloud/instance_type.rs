@@ -1,6 +1,15 @@
-//! Instance types and their offerings, as the solver reads them.
+//! Instance types and their offerings, as the solver reads them, and how they follow from hardware and class.
+
+pub mod capacity;
+pub mod class;
+pub mod compatibility;
+pub mod labels;
+pub mod overhead;
+pub mod resolve;
 
 use std::{fmt, sync::Arc};
+
+use serde::{Deserialize, Serialize};
 
 use crate::{
     api::{
@@ -11,7 +20,8 @@ use crate::{
 };
 
 /// How capacity is bought. Ordered by preference at launch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum CapacityType {
     /// A capacity reservation.
     Reserved,
