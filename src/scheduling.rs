@@ -219,3 +219,6 @@ pub struct Placement {
     /// Pools whose own requirements leave no instance type.
     pub empty_pools: Vec<Arc<str>>,
 }
+
+#[cfg(test)]
+mod tests;
