@@ -536,3 +536,97 @@ impl FromIterator<Requirement> for Requirements {
         all
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const VALUES: [&str; 8] = ["a", "b", "0", "3", "4", "07", "9", "-2"];
+
+    fn any_requirement() -> impl Strategy<Value = Requirement> {
+        let values = prop::sample::subsequence(VALUES.to_vec(), 1..4);
+        let operator = prop::sample::select(Operator::ALL.to_vec());
+        let least = prop::option::of(1_u32..4);
+        (operator, values, 0_i64..10, least).prop_map(|(operator, values, bound, least)| {
+            let bound = bound.to_string();
+            let values = match operator {
+                Operator::In | Operator::NotIn => values,
+                Operator::Exists | Operator::DoesNotExist => Vec::new(),
+                _ => vec![bound.as_str()],
+            };
+            Requirement::new("k", operator, &values, least).unwrap()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_value_is_in_the_intersection_if_it_is_in_both(
+            a in any_requirement(), b in any_requirement(), c in any_requirement(),
+        ) {
+            let both = a.intersection(&b).intersection(&c);
+            for value in VALUES {
+                prop_assert_eq!(both.has(value), a.has(value) && b.has(value) && c.has(value), "{} {}", both, value);
+            }
+            prop_assert_eq!(both.min_values, a.min_values.max(b.min_values).max(c.min_values));
+        }
+
+        #[test]
+        fn the_intersection_does_not_depend_on_the_order(a in any_requirement(), b in any_requirement()) {
+            prop_assert_eq!(a.intersection(&b), b.intersection(&a));
+            prop_assert_eq!(a.overlaps(&b), b.overlaps(&a));
+            prop_assert_eq!(a.intersection(&a), a);
+        }
+
+        #[test]
+        fn what_has_a_common_value_overlaps(a in any_requirement(), b in any_requirement()) {
+            let common = VALUES.iter().any(|v| a.has(v) && b.has(v));
+            prop_assert!(!common || a.overlaps(&b));
+            if a.is_finite() || b.is_finite() {
+                prop_assert_eq!(a.overlaps(&b), common);
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read() {
+        let new = |operator, values: &[&str]| Requirement::new("k", operator, values, None);
+        for bad in [
+            &["x"][..],
+            &["-3"],
+            &["1", "2"],
+            &[],
+            &["1.5"],
+            &["99999999999999999999"],
+        ] {
+            assert!(
+                matches!(new(Operator::Gt, bad), Err(RequirementError::Bound { .. })),
+                "{bad:?}"
+            );
+        }
+        assert_eq!(
+            new(Operator::In, &[]),
+            Err(RequirementError::NoValues("k".to_owned()))
+        );
+        assert_eq!(Operator::parse("in"), None);
+    }
+
+    #[test]
+    fn the_first_undefined_key_is_the_reason_else_every_disjoint_one() {
+        let set = |all: &[Requirement]| all.iter().cloned().collect::<Requirements>();
+        let node = set(&[Requirement::of("a", ["1"]), Requirement::of("b", ["1"])]);
+        let wanted = set(&[Requirement::of("a", ["2"]), Requirement::of("b", ["2"])]);
+        let conflicts = node.compatible(&wanted, Undefined::Denied).unwrap_err();
+        let keys: Vec<&str> = conflicts.iter().map(|c| &**c.key()).collect();
+        assert_eq!(keys, ["a", "b"]);
+        let undefined = set(&[Requirement::of("a", ["2"]), Requirement::exists("c")]);
+        let conflicts = node.compatible(&undefined, Undefined::Denied).unwrap_err();
+        assert_eq!(
+            conflicts,
+            [Conflict::Undefined {
+                incoming: Requirement::exists("c")
+            }]
+        );
+    }
+}

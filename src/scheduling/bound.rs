@@ -62,7 +62,7 @@ pub fn lower_bound_per_hour(problem: &Problem) -> f64 {
                 })
                 .sum::<f64>()
         })
-        .fold(0.0, f64::max)
+        .fold(0.0, |most, sum| if sum > most { sum } else { most })
 }
 
 /// What the machines that stay have left of a resource.

@@ -51,7 +51,9 @@ pub(super) struct Classes<'p> {
 
 impl<'p> Classes<'p> {
     pub(super) fn new(problem: &'p Problem, dims: &Dims, sets: &mut Sets<'_>) -> Self {
-        let soft_taints = problem.pools.iter().any(|(pool, _)| {
+        let launching = problem.pools.iter().map(|(pool, _)| pool);
+        let refusing = problem.refusing.iter().map(|(pool, _)| pool);
+        let soft_taints = launching.chain(refusing).any(|pool| {
             pool.taints
                 .iter()
                 .any(|t| t.effect == taint_effect::PREFER_NO_SCHEDULE)

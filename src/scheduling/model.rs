@@ -86,8 +86,20 @@ impl Template<'_> {
     }
 }
 
+/// What the labels of a machine are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Labels {
+    /// Those that it has; what is not there stays away.
+    Known,
+    /// What its claim allows: the launch, still to come, fills them in.
+    Promised,
+}
+
 /// A machine that stays, with room.
 pub(super) struct Machine {
+    pub(super) labels: Labels,
+    /// What DaemonSets will take of `free`, once pods that were planned for the machine are on it.
+    pub(super) reserve: Vec<i64>,
     pub(super) name: Arc<str>,
     pub(super) set: SetId,
     pub(super) taints: usize,
@@ -239,11 +251,20 @@ impl<'p> Model<'p> {
         nodes.sort_by(|a, b| (a.0, &a.1.name).cmp(&(b.0, &b.1.name)));
         for (_, node) in nodes {
             // Labels that nobody asks for cannot matter; without them most nodes look the same.
-            let labels = node.labels();
-            let asked = labels
+            let own = node.labels();
+            let asked = own
                 .iter()
                 .filter(|(k, _)| keys.contains(names::normalize_key(k)));
-            let set: Requirements = asked.map(|(k, v)| Requirement::of(k, [v])).collect();
+            let mut set: Requirements = asked.map(|(k, v)| Requirement::of(k, [v])).collect();
+            let unlaunched = node.claim.as_ref().filter(|c| c.provider_id.is_empty());
+            let labels = match unlaunched {
+                Some(claim) => {
+                    let asked = claim.requirements.iter().filter(|r| keys.contains(&r.key));
+                    asked.for_each(|r| set.add(r.clone()));
+                    Labels::Promised
+                }
+                None => Labels::Known,
+            };
             let taints = node.taints();
             let available = node.available();
             let mut running = vec![0; self.dims.len()];
@@ -255,10 +276,11 @@ impl<'p> Model<'p> {
                 add(&mut running, &self.dims.row(&pod.requests));
             }
             let mut free = self.dims.row(&available);
-            sub(
-                &mut free,
-                &daemons::reserve(daemons, &set, &taints, &running, &self.dims),
-            );
+            let mut reserve = daemons::reserve(daemons, &set, &taints, &running, &self.dims);
+            if labels == Labels::Known {
+                sub(&mut free, &reserve);
+                reserve.fill(0);
+            }
             // A node that is over its means in any resource takes nothing.
             if available.iter().any(|(_, amount)| amount < 0) || free.iter().any(|f| *f < 0) {
                 continue;
@@ -275,6 +297,8 @@ impl<'p> Model<'p> {
             let set = self.sets.intern(set);
             let taints = self.taints.intern(&taints);
             self.machines.push(Machine {
+                labels,
+                reserve,
                 name: node.name.clone(),
                 set,
                 taints,

@@ -13,7 +13,7 @@ use super::{
     MinValuesPolicy, NodeLimit, Pending, Placement, Problem,
     classes::Attempt,
     finish, go_sort,
-    model::Model,
+    model::{Labels, Model},
     sets::{Bits, SetId, add, fits, sub},
 };
 use crate::units::{CPU, MEMORY};
@@ -86,6 +86,13 @@ pub(super) struct Pass<'p> {
     stuck: Vec<Option<u64>>,
 }
 
+/// Whether a pod comes to the machine that an earlier plan chose for it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Joining {
+    AsPlanned,
+    Newly,
+}
+
 /// No set.
 const NEVER: SetId = SetId::MAX;
 
@@ -130,13 +137,18 @@ impl<'p> Pass<'p> {
                 let attempts = self.model.classes.all[class].attempts.len();
                 self.is_known(class)
                     && (0..attempts).any(|a| {
-                        self.join_machine(m, class, self.model.classes.all[class].attempts[a])
+                        let attempt = self.model.classes.all[class].attempts[a];
+                        self.join_machine(m, class, attempt, Joining::AsPlanned)
                     })
             });
             match (placed, machine) {
                 (true, Some(m)) => self.on_machine[m].push(pod),
                 _ => rest.push(pod),
             }
+        }
+        for machine in &mut self.model.machines {
+            sub(&mut machine.free, &machine.reserve);
+            machine.free.iter_mut().for_each(|f| *f = (*f).max(0));
         }
         rest
     }
@@ -190,7 +202,7 @@ impl<'p> Pass<'p> {
         let mut machine = if sets == self.machine_sets { cursor } else { 0 };
         let before = self.machine_sets;
         while machine < self.model.machines.len() {
-            if self.join_machine(machine, class, attempt) {
+            if self.join_machine(machine, class, attempt, Joining::Newly) {
                 self.on_machine[machine].push(pod);
                 break;
             }
@@ -200,8 +212,15 @@ impl<'p> Pass<'p> {
         machine < self.model.machines.len()
     }
 
-    /// Takes room on a machine, if it accepts the class.
-    fn join_machine(&mut self, machine: usize, class: usize, attempt: Attempt) -> bool {
+    /// Takes room on a machine, if it accepts the class. What a claim asked the cloud for cannot be narrowed any more, so on a machine
+    /// that is still to be launched only those pods have a place that accept whatever comes, or for which it was planned.
+    fn join_machine(
+        &mut self,
+        machine: usize,
+        class: usize,
+        attempt: Attempt,
+        joining: Joining,
+    ) -> bool {
         let requests = &self.model.classes.all[class].requests;
         let there = &mut self.model.machines[machine];
         if !fits(requests, &there.free)
@@ -212,9 +231,14 @@ impl<'p> Pass<'p> {
         {
             return false;
         }
-        let Some(set) = self.model.sets.join_node(there.set, attempt.wish) else {
-            return false;
+        let sets = &mut self.model.sets;
+        let joined = match there.labels {
+            Labels::Known => sets.join_node(there.set, attempt.wish),
+            Labels::Promised => sets
+                .join_claim(there.set, attempt.wish)
+                .filter(|set| *set == there.set || joining == Joining::AsPlanned),
         };
+        let Some(set) = joined else { return false };
         if set != there.set {
             there.set = set;
             self.machine_sets += 1;

@@ -3,15 +3,16 @@
 //! Rows that need what later work brings wait; which they are follows from the fields that a row uses. `TENON_VECTORS_SCHEDULING` names
 //! another file with the same schema.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use tenon::{
     api::{
         names,
         requirement::{Requirements, Undefined},
     },
-    plan::claim::specs,
-    scheduling::{Problem, lower_bound_per_hour, solve},
+    cluster::{Event, Nomination, PodKey, State},
+    plan::claim::{build, specs},
+    scheduling::{Placement, Problem, lower_bound_per_hour, solve},
 };
 
 mod outcome;
@@ -38,6 +39,49 @@ fn reversed(problem: &Problem) -> Problem {
     other
 }
 
+/// Writes the claims of a placement, notes where its pods are wanted, and plans again before anything was launched: every pod that waits
+/// keeps its place.
+fn changes_of_mind(problem: &Problem, mut state: State, placement: &Placement) -> Vec<String> {
+    let mut nominations: BTreeMap<PodKey, Nomination> = BTreeMap::new();
+    for (name, pods) in &placement.existing {
+        let node = problem.nodes.iter().find(|n| n.name == *name);
+        let place = match node.and_then(|n| n.node.as_ref()) {
+            Some(_) => Nomination::Node(name.clone()),
+            None => Nomination::Claim(name.clone()),
+        };
+        nominations.extend(pods.iter().map(|p| (p.clone(), place.clone())));
+    }
+    for (i, node) in placement.new_nodes.iter().enumerate() {
+        let name = format!("planned-{i}");
+        let mut claim = build(node, name.clone());
+        claim.metadata.uid = Some(name.clone());
+        state.apply(Event::Claim(Box::new(claim)), world::now());
+        let place = Nomination::Claim(name.into());
+        nominations.extend(node.pods.iter().map(|p| (p.clone(), place.clone())));
+    }
+    let all: Vec<_> = nominations.clone().into_iter().collect();
+    state.apply(Event::Nominated(Arc::new(all)), world::now());
+    let again = Problem::from_snapshot(&state.snapshot(), world::now(), &problem.options);
+    let second = solve(&again);
+    let mut wrong = Vec::new();
+    for node in second.new_nodes {
+        if node.pods.iter().any(|p| nominations.contains_key(p)) {
+            wrong.push(format!("planned again, before any launch: {:?}", node.pods));
+        }
+    }
+    for (pod, place) in again.nominations {
+        let (Nomination::Node(name) | Nomination::Claim(name)) = place;
+        if !second
+            .existing
+            .get(&name)
+            .is_some_and(|pods| pods.contains(&pod))
+        {
+            wrong.push(format!("planned again, {pod} is no longer on {name}"));
+        }
+    }
+    wrong
+}
+
 /// How many rows wait, by the sections that they are about.
 fn waiting_text(waiting: &BTreeMap<String, usize>) -> String {
     let total: usize = waiting.values().sum();
@@ -60,7 +104,7 @@ fn vectors_scheduling() {
             continue;
         }
         run += 1;
-        let problem = world::problem(row, &file);
+        let (problem, state) = world::problem(row, &file);
         let placement = solve(&problem);
         let mut wrong = outcome::differences(row, &placement);
         let again = solve(&reversed(&problem));
@@ -73,6 +117,9 @@ fn vectors_scheduling() {
             wrong.push(format!(
                 "the lower bound {bound} is above the price {price}"
             ));
+        }
+        if wrong.is_empty() {
+            wrong = changes_of_mind(&problem, state, &placement);
         }
         if !wrong.is_empty() {
             failed.push(format!(

@@ -460,8 +460,8 @@ fn options(row: &Row) -> Options {
     }
 }
 
-/// The world of a row as a problem.
-pub(super) fn problem(row: &Row, file: &File) -> Problem {
+/// The world of a row as a problem, and the state that it came from.
+pub(super) fn problem(row: &Row, file: &File) -> (Problem, State) {
     let mut state = State::default();
     let mut tell = |event: Event| {
         state.apply(event, now());
@@ -524,5 +524,6 @@ pub(super) fn problem(row: &Row, file: &File) -> Problem {
             .iter()
             .for_each(|name| tell(Event::Pod(read(pod(p, name, None)))));
     }
-    Problem::from_snapshot(&state.snapshot(), now(), &options(row))
+    let problem = Problem::from_snapshot(&state.snapshot(), now(), &options(row));
+    (problem, state)
 }
