@@ -3,6 +3,7 @@
 //! Imports `units` only. Types mirror the fields of the API one to one; what people may write wrongly stays text in
 //! them, so that a bad object can still be read and every mistake told by its path. Defaults of the types are those
 //! of the schemas, but for metadataOptions, which only the schema fills in.
+//! Must never: know the state of a cluster, or refuse what upstream accepts.
 
 pub mod conditions;
 pub mod crd;

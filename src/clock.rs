@@ -2,6 +2,7 @@
 //!
 //! Time is a base timestamp plus what `tokio::time` says has passed since. Under a paused runtime that is virtual time; else the base is
 //! taken from the wall clock and taken again now and then, because monotonic clocks drift and sleep with the machine.
+//! Must never: be read by a pure room, which is told what time it is.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},

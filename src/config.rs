@@ -1,4 +1,5 @@
 //! Settings, from arguments and environment. Everything that limits money or disruption is here or in the NodePools.
+//! Must never: hold a secret, or be read again while the program runs.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Quantities, resource amounts, durations and cron schedules, read and printed exactly as Kubernetes and Go do.
 //!
-//! The bottom room: it imports nothing of ours, and nothing here reads a clock. Amounts are parsed once at the
-//! border into [`Resources`]; everything that decides works on integers.
+//! The bottom room. Amounts are parsed once at the border into [`Resources`]; everything that decides works on integers. Must never:
+//! import anything of ours, read a clock, or round in silence.
 
 pub mod cron;
 pub mod duration;

@@ -1,3 +1,4 @@
 //! The one integration test binary: one module per surface.
 mod lifecycle;
 mod support;
+mod tidy;
