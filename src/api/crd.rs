@@ -59,7 +59,10 @@ mod tests {
 
     /// `TENON_UPDATE=1 cargo test --lib crd` writes the files anew.
     #[test]
-    #[allow(clippy::disallowed_methods, reason = "says whether to write the files anew")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "says whether to write the files anew"
+    )]
     fn manifests_are_up_to_date() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/crds");
         for crd in all() {

@@ -93,7 +93,9 @@ mod tests {
     use super::*;
     use crate::api::NodePool;
 
-    fn pool(budgets: &[(&str, Option<(&str, &str)>, Option<&[&str]>)]) -> Pool {
+    type Row<'a> = (&'a str, Option<(&'a str, &'a str)>, Option<&'a [&'a str]>);
+
+    fn pool(budgets: &[Row<'_>]) -> Pool {
         let mut object = NodePool::default();
         object.spec.disruption.budgets = budgets
             .iter()
