@@ -149,7 +149,6 @@ impl Hardware {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::cloud::catalog::Catalog;
 
     /// The regular expression of the specification, group 1 and group 3, on names chosen for their odd shapes.

@@ -7,7 +7,9 @@
 
 mod choose;
 mod class;
+mod end;
 pub mod faults;
+mod launch;
 mod ledger;
 mod machine;
 mod random;
@@ -29,11 +31,10 @@ pub use ledger::{Call, Counters};
 pub use machine::{Booted, Machine};
 
 use self::{
-    choose::Candidate,
     class::Account,
     faults::Hang,
     random::Random,
-    state::{KnownClass, Record, State},
+    state::{KnownClass, State},
 };
 use super::{
     CapacityType, Cloud, CloudError, ErrorClass, Instance, InstanceType, LaunchRequest,
@@ -45,7 +46,7 @@ use super::{
         resolve::{Known, Market, resolve},
     },
 };
-use crate::{api::EC2NodeClass, clock::Clock, units::Resources};
+use crate::{api::EC2NodeClass, clock::Clock};
 
 /// How long a launch call takes. The instance exists from three quarters of it on.
 const LAUNCH_TIME: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3));
@@ -323,289 +324,11 @@ impl Inner {
         Err(error)
     }
 
-    /// The instant at which a launch takes effect.
-    fn make_instance(self: &Arc<Self>, request: &LaunchRequest) -> Result<Instance, CloudError> {
-        let now = self.clock.now();
-        let mut guard = self.state();
-        let state = &mut *guard;
-        if let Some(id) = state.tokens.get(&request.token) {
-            return match state.instances.get(id) {
-                Some(record) => Ok(record.instance.clone()),
-                None => Err(launch_error(
-                    "IdempotentInstanceTerminated",
-                    format!("{id}, launched with this token, is gone"),
-                )),
-            };
-        }
-        if let Some(code) = state.faults.launch_error(request) {
-            return Err(launch_error(&code, "injected"));
-        }
-        if request.class.metadata.deletion_timestamp.is_some() {
-            let class = ErrorClass::InsufficientCapacity;
-            let message = "the node class is being deleted";
-            return Err(CloudError::new(
-                "launch instance",
-                class,
-                "NodeClassTerminating",
-                message,
-            ));
-        }
-        let class = self.class(state, &request.class)?;
-        if let Some((_, reason, message)) = class.resolved.problems.first() {
-            let class = ErrorClass::ClassNotReady;
-            return Err(CloudError::new("launch instance", class, reason, message));
-        }
-        let images = &class.resolved.status.amis;
-        let candidates = choose::candidates(&class.current, request, images, |instance_type| {
-            let known = self.types.get(&instance_type.name);
-            known.is_some_and(|k| k.hardware.is_exotic())
-        });
-        let mut refused = None;
-        for candidate in &candidates {
-            match self.take(state, candidate, &request.token) {
-                Ok(address) => {
-                    return Ok(self.start(state, candidate, request, address, now));
-                }
-                Err(error) => {
-                    let key = (
-                        candidate.instance_type.name.clone(),
-                        candidate.zone.clone(),
-                        candidate.capacity_type,
-                    );
-                    state.mark_unavailable(key, now);
-                    // Capacity that is missing anywhere outweighs a quota: another plan may do.
-                    if refused
-                        .as_ref()
-                        .is_none_or(|e: &CloudError| e.class == ErrorClass::Quota)
-                    {
-                        refused = Some(error);
-                    }
-                }
-            }
-        }
-        Err(refused.unwrap_or_else(|| {
-            let message = "no offering that the request admits is available";
-            launch_error("InsufficientInstanceCapacity", message)
-        }))
-    }
-
-    /// Takes quota, stock and an address for a launch, or nothing.
-    fn take(
-        &self,
-        state: &mut State,
-        candidate: &Candidate<'_>,
-        token: &str,
-    ) -> Result<String, CloudError> {
-        let capacity_type = candidate.capacity_type;
-        let (name, zone) = (&candidate.instance_type.name, candidate.zone);
-        let settings = self.config.vcpu_quota.get(&capacity_type).copied();
-        let quota = match (settings, state.faults.vcpu_quota(capacity_type)) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
-        let vcpus = self.types.get(name).map_or(0, |k| k.hardware.vcpus);
-        if quota.is_some_and(|most| state.vcpus(capacity_type).saturating_add(vcpus) > most) {
-            let code = match capacity_type {
-                CapacityType::Spot => "MaxSpotInstanceCountExceeded",
-                _ => "VcpuLimitExceeded",
-            };
-            return Err(launch_error(
-                code,
-                format!("{name} would exceed the {capacity_type} vCPU quota"),
-            ));
-        }
-        let Some(address) = self.free_address(state, zone, token) else {
-            let message = format!("no free address in {zone}");
-            return Err(launch_error("InsufficientFreeAddressesInSubnet", message));
-        };
-        if !state.faults.take_from_stock(name, zone, capacity_type) {
-            let message = format!("no {capacity_type} capacity for {name} in {zone}");
-            return Err(launch_error("InsufficientInstanceCapacity", message));
-        }
-        Ok(address)
-    }
-
-    /// An address of the zone's subnet that no machine has, drawn from the token.
-    fn free_address(&self, state: &State, zone: &str, token: &str) -> Option<String> {
-        let index = self.zones.iter().position(|z| *z.name == *zone)? as u64;
-        let first = self.random(&["address", token]).between(0, ADDRESSES - 1);
-        (0..ADDRESSES)
-            .map(|step| {
-                let host = index * 8192 + 4 + (first + step) % ADDRESSES;
-                format!("10.0.{}.{}", host / 256 % 256, host % 256)
-            })
-            .find(|address| !state.addresses.contains(address))
-    }
-
-    /// Starts the machine for which everything has been taken.
-    fn start(
-        self: &Arc<Self>,
-        state: &mut State,
-        candidate: &Candidate<'_>,
-        request: &LaunchRequest,
-        address: String,
-        now: Timestamp,
-    ) -> Instance {
-        let instance_type = candidate.instance_type;
-        let zone = candidate.zone;
-        let mut random = self.random(&["instance", &request.token]);
-        let provider_id = loop {
-            let id = format!("aws:///{zone}/i-{}", random.hex(17));
-            if !state.instances.contains_key(&id) {
-                break id;
-            }
-        };
-        let zone_id = self.zones.iter().find(|z| z.name == *zone);
-        let zone_id = zone_id.map_or("", |z| &z.id);
-        let with_efa = has_efa(request);
-        let amounts = |of: &Resources| {
-            let mut of = of.clone();
-            if !with_efa {
-                of.remove(crate::api::names::resource::AWS_EFA);
-            }
-            of
-        };
-        let instance = Instance {
-            provider_id: provider_id.clone(),
-            token: request.token.clone(),
-            claim: request.claim.clone(),
-            instance_type: instance_type.name.to_string(),
-            zone: zone.to_string(),
-            capacity_type: candidate.capacity_type,
-            image: candidate.image.to_owned(),
-            price_per_hour: candidate.price,
-            launched: now,
-            terminating: false,
-            labels: choose::labels(candidate, zone_id, &request.requirements),
-            capacity: amounts(&instance_type.capacity),
-            allocatable: amounts(&instance_type.allocatable),
-        };
-        let booted = Booted::new(
-            &instance,
-            request,
-            address.clone(),
-            &self.config.kubernetes_version,
-        );
-        let known = self.types.get(&instance_type.name);
-        let record = Record {
-            vcpus: known.map_or(0, |k| k.hardware.vcpus),
-            node_name: booted.node_name.clone(),
-            kubelet: (!state.faults.never_registers(request)).then_some(booted),
-            instance: instance.clone(),
-        };
-        state.addresses.insert(address);
-        state
-            .tokens
-            .insert(request.token.clone(), provider_id.clone());
-        state.instances.insert(provider_id.clone(), record);
-        state.ledger.launched += 1;
-        let boot = self.random(&["boot", &request.token]).time(BOOT_TIME);
-        self.later(boot, move |inner| {
-            let state = inner.state();
-            let record = state.instances.get(&provider_id);
-            let running = record.filter(|r| !r.instance.terminating);
-            let kubelet = running.and_then(|r| r.kubelet.clone());
-            kubelet
-                .map(|k| Machine::Booted(Box::new(k)))
-                .into_iter()
-                .collect()
-        });
-        instance
-    }
-
-    /// The instant at which a termination takes effect; `None` when the instance is gone already.
-    fn begin_termination(self: &Arc<Self>, provider_id: &str) -> Option<Vec<Machine>> {
-        let now = self.clock.now();
-        let mut guard = self.state();
-        let state = &mut *guard;
-        let record = state.instances.get_mut(provider_id)?;
-        if record.instance.terminating {
-            return Some(Vec::new());
-        }
-        record.instance.terminating = true;
-        let instance = &record.instance;
-        state.ledger.closed_cost += ledger::cost(instance.price_per_hour, instance.launched, now);
-        let node_name = record.node_name.clone();
-        let after = self
-            .random(&["end", &instance.token])
-            .time(TERMINATION_TIME);
-        let id = provider_id.to_owned();
-        self.later(after, move |inner| inner.end(&id));
-        Some(vec![Machine::Terminating {
-            provider_id: provider_id.to_owned(),
-            node_name,
-        }])
-    }
-
-    /// The machine is gone.
-    fn end(&self, provider_id: &str) -> Vec<Machine> {
-        let mut state = self.state();
-        let Some(record) = state.instances.remove(provider_id) else {
-            return Vec::new();
-        };
-        state.ledger.terminated += 1;
-        let address = record.node_name.trim_start_matches("ip-");
-        let address = address.trim_end_matches(".ec2.internal").replace('-', ".");
-        state.addresses.remove(&address);
-        vec![Machine::Terminated {
-            provider_id: provider_id.to_owned(),
-            node_name: record.node_name,
-        }]
-    }
-
-    /// Gives notice to the spot instances that an interruption strikes, and takes them back when it is over.
-    fn interrupt(self: &Arc<Self>, fault_id: u64, fault: &Fault) -> Vec<Machine> {
-        let Fault::SpotInterruption {
-            offering, count, ..
-        } = fault
-        else {
-            return Vec::new();
-        };
-        let state = self.state();
-        if !state.faults.is_set(fault_id) {
-            return Vec::new();
-        }
-        let at = self.clock.now().checked_add(INTERRUPTION_NOTICE);
-        let at = at.unwrap_or(Timestamp::MAX);
-        let struck = state.instances.values().filter(|r| {
-            let i = &r.instance;
-            let spot = i.capacity_type == CapacityType::Spot && !i.terminating;
-            spot && offering.matches(&i.instance_type, &i.zone, i.capacity_type)
-        });
-        let struck = struck.take(count.unwrap_or(usize::MAX));
-        struck
-            .map(|record| {
-                let id = record.instance.provider_id.clone();
-                self.later(INTERRUPTION_NOTICE, move |inner| {
-                    inner.begin_termination(&id).unwrap_or_default()
-                });
-                Machine::Interrupted {
-                    provider_id: record.instance.provider_id.clone(),
-                    node_name: record.node_name.clone(),
-                    at,
-                }
-            })
-            .collect()
-    }
-
     fn not_found(action: &'static str, provider_id: &str) -> CloudError {
         let message = format!("instance {provider_id} does not exist");
         let code = "InvalidInstanceID.NotFound";
         CloudError::new(action, ErrorClass::NotFound, code, message)
     }
-}
-
-fn launch_error(code: &str, message: impl Into<String>) -> CloudError {
-    CloudError::new("launch instance", ErrorClass::of_code(code), code, message)
-}
-
-/// Whether the instance gets fabric adapters: the class lists some, or something asks for them.
-fn has_efa(request: &LaunchRequest) -> bool {
-    let interfaces = request.class.spec.network_interfaces.iter().flatten();
-    request.requests.get(crate::api::names::resource::AWS_EFA) > 0
-        || interfaces
-            .into_iter()
-            .any(|i| i.interface_type == "efa-only")
 }
 
 impl Cloud for Simulated {

@@ -33,20 +33,25 @@ pub(super) fn candidates<'a>(
     let wanted = &request.requirements;
     let image_requirements: Vec<(&AmiStatus, Requirements)> =
         images.iter().map(|i| (i, requirements_of(i))).collect();
+    let named_types = wanted.get(label::INSTANCE_TYPE);
     let mut found: Vec<Candidate<'a>> = Vec::new();
     for instance_type in types {
-        let fits = instance_type.requirements.intersects(wanted).is_ok()
-            && request.requests.fits_in(&instance_type.allocatable);
+        if !named_types.is_none_or(|r| r.has(&instance_type.name))
+            || !request.requests.fits_in(&instance_type.allocatable)
+            || !meet(&instance_type.requirements, wanted)
+        {
+            continue;
+        }
         let image = image_requirements
             .iter()
-            .find(|(_, r)| instance_type.requirements.intersects(r).is_ok());
-        let (true, Some((image, _))) = (fits, image) else {
+            .find(|(_, r)| meet(&instance_type.requirements, r));
+        let Some((image, _)) = image else {
             continue;
         };
         let offerings = instance_type.offerings.iter();
         found.extend(
             offerings
-                .filter(|o| o.is_launchable() && wanted.intersects(&o.requirements).is_ok())
+                .filter(|o| o.is_launchable() && meet(&o.requirements, wanted))
                 .map(|o| Candidate {
                     instance_type,
                     zone: &o.zone,
@@ -81,6 +86,15 @@ pub(super) fn candidates<'a>(
         known
     });
     found
+}
+
+/// [`Requirements::intersects`] for many types at once: stops at the first conflict and does not describe it.
+fn meet(existing: &Requirements, wanted: &Requirements) -> bool {
+    wanted.iter().all(|w| {
+        existing
+            .get(&w.key)
+            .is_none_or(|e| e.overlaps(w) || (e.admits_absence() && w.admits_absence()))
+    })
 }
 
 /// Where on-demand is allowed too, spot must not cost more than the cheapest on-demand offering of the request.
