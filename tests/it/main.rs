@@ -2,3 +2,4 @@
 mod lifecycle;
 mod support;
 mod tidy;
+mod vectors_scheduling;
