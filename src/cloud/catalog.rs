@@ -3,7 +3,7 @@
 //!
 //! Three things that EC2 knows are not in it. The EBS bandwidth is the baseline and not the maximum, so the label says too little for
 //! small types. Branch interfaces are missing, so no type has `vpc.amazonaws.com/pod-eni`. Support for nested virtualization and for
-//! enclaves is not known. The interfaces of the default network card are worked out, see [`default_card`].
+//! enclaves is not known. The interfaces of the default network card are worked out from those of all cards.
 
 use std::{collections::BTreeSet, str::FromStr, sync::Arc};
 
