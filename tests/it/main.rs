@@ -1,5 +1,6 @@
 //! The one integration test binary: one module per surface.
 mod lifecycle;
+mod product;
 mod support;
 mod tidy;
 mod vectors_scheduling;
