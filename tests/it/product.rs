@@ -13,7 +13,10 @@ use serde_json::{Value, json};
 use tenon::{
     api::EC2NodeClass,
     clock::Clock,
-    cloud::{CapacityType, Cloud, CloudError, ErrorClass, Instance, InstanceType, LaunchRequest, Offering, ResolvedClass},
+    cloud::{
+        CapacityType, Cloud, CloudError, ErrorClass, Instance, InstanceType, LaunchRequest,
+        Offering, ResolvedClass,
+    },
     config::Settings,
     controllers::{self, Parts, Product},
     lab::api::{DeleteOptions, Kind, Selectors, Server, WriteOptions, service},
@@ -57,15 +60,24 @@ fn instance_type() -> Arc<InstanceType> {
 }
 
 impl Cloud for Instant {
-    fn instance_types<'a>(&'a self, _: &'a EC2NodeClass) -> BoxFuture<'a, Result<Arc<Vec<Arc<InstanceType>>>, CloudError>> {
+    fn instance_types<'a>(
+        &'a self,
+        _: &'a EC2NodeClass,
+    ) -> BoxFuture<'a, Result<Arc<Vec<Arc<InstanceType>>>, CloudError>> {
         Box::pin(async { Ok(Arc::new(vec![instance_type()])) })
     }
 
-    fn resolve_class<'a>(&'a self, _: &'a EC2NodeClass) -> BoxFuture<'a, Result<ResolvedClass, CloudError>> {
+    fn resolve_class<'a>(
+        &'a self,
+        _: &'a EC2NodeClass,
+    ) -> BoxFuture<'a, Result<ResolvedClass, CloudError>> {
         Box::pin(async { Ok(ResolvedClass::default()) })
     }
 
-    fn launch<'a>(&'a self, request: &'a LaunchRequest) -> BoxFuture<'a, Result<Instance, CloudError>> {
+    fn launch<'a>(
+        &'a self,
+        request: &'a LaunchRequest,
+    ) -> BoxFuture<'a, Result<Instance, CloudError>> {
         let instance = Instance {
             provider_id: format!("aws:///z1/i-{}", request.claim),
             token: request.token.clone(),
@@ -77,27 +89,53 @@ impl Cloud for Instant {
             price_per_hour: 0.1,
             launched: Timestamp::UNIX_EPOCH,
             terminating: false,
-            labels: BTreeMap::from([("node.kubernetes.io/instance-type".to_owned(), "m.large".to_owned())]),
+            labels: BTreeMap::from([(
+                "node.kubernetes.io/instance-type".to_owned(),
+                "m.large".to_owned(),
+            )]),
             capacity: instance_type().capacity.clone(),
             allocatable: instance_type().allocatable.clone(),
         };
-        self.instances.lock().expect("no panic while held").insert(instance.provider_id.clone(), instance.clone());
+        self.instances
+            .lock()
+            .expect("no panic while held")
+            .insert(instance.provider_id.clone(), instance.clone());
         Box::pin(async { Ok(instance) })
     }
 
     fn get<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Instance, CloudError>> {
-        let found = self.instances.lock().expect("no panic while held").get(id).cloned();
-        Box::pin(async { found.ok_or_else(|| CloudError::new("get", ErrorClass::NotFound, "NotFound", "")) })
+        let found = self
+            .instances
+            .lock()
+            .expect("no panic while held")
+            .get(id)
+            .cloned();
+        Box::pin(async {
+            found.ok_or_else(|| CloudError::new("get", ErrorClass::NotFound, "NotFound", ""))
+        })
     }
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<Instance>, CloudError>> {
-        let all = self.instances.lock().expect("no panic while held").values().cloned().collect();
+        let all = self
+            .instances
+            .lock()
+            .expect("no panic while held")
+            .values()
+            .cloned()
+            .collect();
         Box::pin(async { Ok(all) })
     }
 
     fn terminate<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), CloudError>> {
-        let gone = self.instances.lock().expect("no panic while held").remove(id);
-        Box::pin(async move { gone.map(drop).ok_or_else(|| CloudError::new("terminate", ErrorClass::NotFound, "NotFound", "")) })
+        let gone = self
+            .instances
+            .lock()
+            .expect("no panic while held")
+            .remove(id);
+        Box::pin(async move {
+            gone.map(drop)
+                .ok_or_else(|| CloudError::new("terminate", ErrorClass::NotFound, "NotFound", ""))
+        })
     }
 }
 
@@ -135,17 +173,38 @@ async fn world(settings: Settings) -> World {
     let now = clock.clone();
     let server = Server::new(move || now.now(), 1);
     for yaml in [CLASS, POOL] {
-        server.apply(manifest(yaml), &WriteOptions::default()).await.expect("applied");
+        server
+            .apply(manifest(yaml), &WriteOptions::default())
+            .await
+            .expect("applied");
     }
     let cloud = Arc::new(Instant::default());
     let client = Client::new(service(server.clone()), "default");
-    let product = controllers::start(Parts { client, cloud: cloud.clone(), clock, settings, salt: 1 });
-    World { server, cloud, product }
+    let product = controllers::start(Parts {
+        client,
+        cloud: cloud.clone(),
+        clock,
+        settings,
+        salt: 1,
+    });
+    World {
+        server,
+        cloud,
+        product,
+    }
 }
 
 impl World {
     async fn pod(&self, name: &str) {
-        self.server.create(Kind::Pod, "default", pending(name), &WriteOptions::default()).await.expect("created");
+        self.server
+            .create(
+                Kind::Pod,
+                "default",
+                pending(name),
+                &WriteOptions::default(),
+            )
+            .await
+            .expect("created");
         self.server
             .edit_status(Kind::Pod, "default", name, |status| {
                 *status = json!({ "phase": "Pending", "conditions": [{ "type": "PodScheduled", "status": "False", "reason": "Unschedulable" }] });
@@ -155,12 +214,21 @@ impl World {
 
     fn names(&self, kind: Kind) -> Vec<String> {
         let (_, all) = self.server.list(kind, None, &Selectors::default());
-        all.iter().map(|o| o["metadata"]["name"].as_str().unwrap_or_default().to_owned()).collect()
+        all.iter()
+            .map(|o| {
+                o["metadata"]["name"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned()
+            })
+            .collect()
     }
 
     fn events(&self) -> Vec<String> {
         let (_, all) = self.server.list(Kind::Event, None, &Selectors::default());
-        all.iter().map(|o| o["reason"].as_str().unwrap_or_default().to_owned()).collect()
+        all.iter()
+            .map(|o| o["reason"].as_str().unwrap_or_default().to_owned())
+            .collect()
     }
 
     /// Joins a node for a claim, as a kubelet would.
@@ -172,7 +240,10 @@ impl World {
                 "taints": [{ "key": "karpenter.sh/unregistered", "effect": "NoExecute" }],
             },
         });
-        self.server.create(Kind::Node, "", node, &WriteOptions::default()).await.expect("created");
+        self.server
+            .create(Kind::Node, "", node, &WriteOptions::default())
+            .await
+            .expect("created");
         self.server
             .edit_status(Kind::Node, "", &format!("node-{claim}"), |status| {
                 *status = json!({
@@ -202,27 +273,54 @@ async fn pods_get_a_node_and_an_empty_node_goes_away() {
     assert_eq!(claims.len(), 1, "{claims:?}");
     w.join(&claims[0]).await;
     pass(2).await;
-    let claim = w.server.get(Kind::NodeClaim, "", &claims[0]).expect("there");
+    let claim = w
+        .server
+        .get(Kind::NodeClaim, "", &claims[0])
+        .expect("there");
     let status = |kind: &str| {
-        let all = claim["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        all.iter().find(|c| c["type"] == kind).map(|c| c["status"].clone())
+        let all = claim["status"]["conditions"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        all.iter()
+            .find(|c| c["type"] == kind)
+            .map(|c| c["status"].clone())
     };
     for kind in ["Launched", "Registered", "Initialized", "Ready"] {
         assert_eq!(status(kind), Some(json!("True")), "{kind}: {:#}", *claim);
     }
-    let node = w.server.get(Kind::Node, "", &format!("node-{}", claims[0])).expect("there");
-    assert_eq!(node["metadata"]["labels"]["karpenter.sh/initialized"], "true");
+    let node = w
+        .server
+        .get(Kind::Node, "", &format!("node-{}", claims[0]))
+        .expect("there");
+    assert_eq!(
+        node["metadata"]["labels"]["karpenter.sh/initialized"],
+        "true"
+    );
     assert_eq!(node["spec"]["taints"], json!([]));
 
     for name in ["a", "b", "c"] {
-        w.server.delete(Kind::Pod, "default", name, &DeleteOptions::default()).await.expect("deleted");
+        w.server
+            .delete(Kind::Pod, "default", name, &DeleteOptions::default())
+            .await
+            .expect("deleted");
     }
     pass(90).await;
     assert_eq!(w.names(Kind::NodeClaim), Vec::<String>::new());
     assert_eq!(w.names(Kind::Node), Vec::<String>::new());
-    assert!(w.cloud.instances.lock().expect("no panic while held").is_empty());
+    assert!(
+        w.cloud
+            .instances
+            .lock()
+            .expect("no panic while held")
+            .is_empty()
+    );
     let events = w.events();
-    assert!(events.iter().any(|r| r == "Nominated") && events.iter().any(|r| r == "DisruptionTerminating"), "{events:?}");
+    assert!(
+        events.iter().any(|r| r == "Nominated")
+            && events.iter().any(|r| r == "DisruptionTerminating"),
+        "{events:?}"
+    );
     w.product.stop().await;
 }
 
@@ -236,7 +334,10 @@ async fn a_node_that_never_joins_is_given_up_and_its_pool_waits_longer_each_time
     // Given up at 15 minutes; the pool is held for one minute.
     pass(80).await;
     assert_eq!(w.names(Kind::NodeClaim), Vec::<String>::new());
-    assert_eq!(w.cloud.instances.lock().expect("no panic while held").len(), 0);
+    assert_eq!(
+        w.cloud.instances.lock().expect("no panic while held").len(),
+        0
+    );
     pass(60).await;
     let second = w.names(Kind::NodeClaim);
     assert_eq!(second.len(), 1);
@@ -259,11 +360,17 @@ async fn the_most_nodes_limit_holds() {
 
 #[tokio::test(start_paused = true)]
 async fn advise_mode_writes_nothing() {
-    let settings = Settings { mode: tenon::config::Mode::Advise, ..Settings::default() };
+    let settings = Settings {
+        mode: tenon::config::Mode::Advise,
+        ..Settings::default()
+    };
     let w = world(settings).await;
     w.pod("a").await;
     let before = w.server.dump();
     pass(600).await;
     assert_eq!(w.server.dump(), before);
-    assert_eq!(w.cloud.instances.lock().expect("no panic while held").len(), 0);
+    assert_eq!(
+        w.cloud.instances.lock().expect("no panic while held").len(),
+        0
+    );
 }
