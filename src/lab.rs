@@ -8,5 +8,7 @@ pub mod kubelet;
 pub mod scheduler;
 pub mod seed;
 mod status;
+#[cfg(test)]
+mod testing;
 mod timers;
 pub mod workloads;

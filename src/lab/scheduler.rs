@@ -258,7 +258,9 @@ impl Scheduler {
                 by_extender,
             } => {
                 self.queue.sleep(key, by_extender);
-                self.report(&pod, &message);
+                if self.queue.is_to_be_told(key, &message) {
+                    self.report(&pod, &message);
+                }
             }
         }
     }

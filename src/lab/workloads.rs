@@ -26,10 +26,13 @@ use super::{
     seed::Seed,
     timers::Timers,
 };
+use crate::cluster;
 
-/// How long changes of pods are gathered before their owner is looked at again: a burst of pods becoming ready is some
-/// writes of status, not one for each pod.
-const GATHER: Duration = Duration::from_millis(100);
+/// How long losses of pods are gathered before their owner is looked at again.
+const GATHER_LOSSES: Duration = Duration::from_millis(100);
+
+/// The same for pods that become ready: a burst of them is some writes of status, not one for each pod.
+const GATHER_GAINS: Duration = Duration::from_millis(500);
 
 /// What one pod costs a controller to create or delete.
 const PACE: Duration = Duration::from_millis(1);
@@ -52,8 +55,22 @@ pub struct Workloads {
     batches: BTreeMap<Item, (usize, Instant)>,
     /// How many names an owner has given.
     names: BTreeMap<Item, u64>,
+    /// What pods counted as when last seen.
+    standings: BTreeMap<Key, Standing>,
+    /// Nodes as last seen.
+    nodes: BTreeMap<String, cluster::Node>,
     ended: Ended,
     gc: PodGc,
+}
+
+/// What a pod counts as for its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Active,
+    Ready,
+    /// Ended or on its way out.
+    Leaving,
+    Gone,
 }
 
 /// When an item needs another look, if not for an event.
@@ -70,6 +87,8 @@ impl Workloads {
             timers: Timers::default(),
             batches: BTreeMap::new(),
             names: BTreeMap::new(),
+            standings: BTreeMap::new(),
+            nodes: BTreeMap::new(),
             ended: Ended::default(),
         }
     }
@@ -136,19 +155,46 @@ impl Workloads {
         if event.change == Change::Bookmark {
             return;
         }
-        if event.change != Change::Deleted {
-            self.gc.pod(pod);
-        }
         self.ended.note(pod);
-        // Additions are the controllers' own doing; what goes has to be replaced.
-        self.want_owner(pod, GATHER);
+        let key = Key::new(pod.namespace(), pod.name());
+        let standing = if event.change == Change::Deleted {
+            Standing::Gone
+        } else if !is_active(pod) {
+            Standing::Leaving
+        } else if is_ready(pod) {
+            Standing::Ready
+        } else {
+            Standing::Active
+        };
+        let before = if standing == Standing::Gone {
+            self.standings.remove(&key)
+        } else {
+            self.gc.pod(pod);
+            self.standings.insert(key, standing)
+        };
+        if before == Some(standing) {
+            return;
+        }
+        match standing {
+            Standing::Active | Standing::Ready => self.want_owner(pod, GATHER_GAINS),
+            Standing::Leaving => self.want_owner(pod, GATHER_LOSSES),
+            Standing::Gone => {
+                self.want_owner(pod, GATHER_LOSSES);
+                if let Some(owner) = self.owner(pod) {
+                    // A Deployment that recreates waits for the last old pod.
+                    self.want_owner(&owner, GATHER_LOSSES);
+                }
+            }
+        }
+    }
+
+    /// The object that controls another.
+    fn owner(&self, object: &Object) -> Option<Object> {
+        self.server.by_uid(object.controller_uid()?)
     }
 
     fn want_owner(&mut self, object: &Object, after: Duration) {
-        let owner = object
-            .controller_uid()
-            .and_then(|uid| self.server.by_uid(uid));
-        if let Some(owner) = owner {
+        if let Some(owner) = self.owner(object) {
             let item = (owner.kind(), Key::new(owner.namespace(), owner.name()));
             self.want(item, after);
         }
@@ -156,8 +202,19 @@ impl Workloads {
 
     fn node_event(&mut self, event: &Event) {
         self.gc.node(event);
-        if event.change == Change::Bookmark {
-            return;
+        let name = event.object.name();
+        match event.change {
+            Change::Bookmark => return,
+            Change::Deleted => {
+                self.nodes.remove(name);
+            }
+            Change::Added | Change::Modified => match event.object.parse() {
+                Ok(node) => {
+                    let node = cluster::Node::from_k8s(&node);
+                    self.nodes.insert(name.to_owned(), node);
+                }
+                Err(error) => tracing::warn!(node = name, %error, "node cannot be read"),
+            },
         }
         let (_, sets) = self
             .server

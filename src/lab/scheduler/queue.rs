@@ -18,6 +18,10 @@ const MOST_BACKOFF: Duration = Duration::from_secs(10);
 /// kube-scheduler's `podMaxInUnschedulablePodsDuration`.
 const LONGEST_SLEEP: Duration = Duration::from_secs(300);
 
+/// The least time between two messages to a pod that differ in numbers alone. kube-scheduler writes each; here a cluster
+/// that grows under thousands of waiting pods would do little else.
+const TELL_EVERY: Duration = Duration::from_secs(10);
+
 /// Where a pending pod is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
@@ -39,6 +43,8 @@ pub(super) struct Pending {
     pub(super) attempts: u32,
     /// Whether the extender took the last of its nodes away.
     pub(super) by_extender: bool,
+    /// What it was last told, but for the numbers, and when.
+    told: Option<(String, Instant)>,
     tried: Instant,
     place: Place,
 }
@@ -81,6 +87,7 @@ impl Queue {
             class,
             attempts: 0,
             by_extender: false,
+            told: None,
             tried: Instant::now(),
             place: Place::InHand,
         };
@@ -103,6 +110,21 @@ impl Queue {
             pending.tried = Instant::now();
         }
         Some(key)
+    }
+
+    /// Whether the pod is to be told why it waits; the caller then does.
+    pub(super) fn is_to_be_told(&mut self, key: &Key, message: &str) -> bool {
+        let now = Instant::now();
+        let Some(pending) = self.pods.get_mut(key) else {
+            return false;
+        };
+        let gist: String = message.chars().filter(|c| !c.is_ascii_digit()).collect();
+        let told = pending.told.as_ref();
+        let due = told.is_none_or(|(was, at)| *was != gist || *at + TELL_EVERY <= now);
+        if due {
+            pending.told = Some((gist, now));
+        }
+        due
     }
 
     /// Puts a pod that found no node to sleep.
@@ -138,7 +160,7 @@ impl Queue {
 
     /// Wakes the sleeping pods of a class.
     pub(super) fn wake_class(&mut self, class: usize) {
-        for key in self.asleep.get(&class).cloned().unwrap_or_default() {
+        for key in self.asleep.remove(&class).unwrap_or_default() {
             self.back_off(&key);
         }
     }

@@ -9,7 +9,7 @@ use super::{Again, BURST, Workloads, count, is_over, is_ready, paced, template};
 use crate::{
     cluster,
     lab::{
-        api::{Kind, Object, Selectors},
+        api::{Kind, Object},
         scheduler::Constraints,
     },
 };
@@ -48,15 +48,10 @@ impl Workloads {
                 by_node.entry(node.to_owned()).or_default().push(pod);
             }
         }
-        let (_, nodes) = self.server.list(Kind::Node, None, &Selectors::default());
         let (mut going, mut coming, mut outdated) = (Vec::new(), Vec::new(), Vec::new());
         let mut tally = Tally::default();
-        for object in &nodes {
-            let Ok(node) = object.parse::<core::Node>() else {
-                continue;
-            };
-            let node = cluster::Node::from_k8s(&node);
-            let here = by_node.remove(object.name()).unwrap_or_default();
+        for node in self.nodes.values() {
+            let here = by_node.remove(&*node.name).unwrap_or_default();
             let selected = constraints.selects(&node.name, &node.labels);
             let may_start = selected && constraints.kept_off_by(&node.taints).is_none();
             let may_stay = selected && constraints.driven_off_by(&node.taints).is_none();
@@ -72,7 +67,7 @@ impl Workloads {
             }
             // A pod that is on its way out keeps its place until it is gone.
             if may_start && alive.is_empty() && over.is_empty() {
-                coming.push(object.name().to_owned());
+                coming.push(node.name.to_string());
             }
             let mut standing = standing.into_iter();
             outdated.extend(standing.next().filter(|p| p.label(HASH) != Some(&hash)));
