@@ -11,10 +11,10 @@ mod pods;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::Receiver;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -24,7 +24,7 @@ use super::{
     seed::Seed,
     timers::Timers,
 };
-use crate::{api::taint::Taint, units::Resources};
+use crate::cloud::simulated::{Booted, Machine};
 
 /// A pod with this annotation ends with success after running that long (a Go duration).
 pub const RUN_FOR: &str = "lab.tenon.sh/run-for";
@@ -33,6 +33,8 @@ pub const STOP_AFTER: &str = "lab.tenon.sh/stop-after";
 
 /// A registered kubelet's network is up this long after its start.
 const READY_AFTER: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(6)];
+/// A kubelet whose node's name is still taken tries again after this long.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
 /// Device plugins have told of their devices this long after the node is ready.
 const DEVICES_AFTER: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(8)];
 /// Pulling an image and starting its containers.
@@ -44,44 +46,6 @@ const SILENCE: Duration = Duration::from_secs(40);
 /// The cloud node lifecycle controller's `--node-monitor-period`.
 const CLOUD_CHECK: Duration = Duration::from_secs(5);
 
-/// What a kubelet knows of its machine when it starts.
-#[derive(Clone, Debug, Default)]
-pub struct Machine {
-    /// `aws:///<zone>/<instance-id>`.
-    pub provider_id: String,
-    /// Instance type.
-    pub instance_type: String,
-    /// Zone.
-    pub zone: String,
-    /// Labels from the user data, and what the cloud controller adds.
-    pub labels: BTreeMap<String, String>,
-    /// Taints from the user data.
-    pub taints: Vec<Taint>,
-    /// What the machine has, devices included.
-    pub capacity: Resources,
-    /// What it offers to pods, devices included.
-    pub allocatable: Resources,
-    /// Version that the kubelet reports, such as `v1.32.0`.
-    pub version: String,
-}
-
-/// What happens to machines.
-#[derive(Clone, Debug)]
-pub enum MachineEvent {
-    /// The operating system is up and starts the kubelet.
-    Booted(Box<Machine>),
-    /// The machine was told to stop; it still runs.
-    Terminating {
-        /// The machine's provider id.
-        provider_id: String,
-    },
-    /// The machine is off for good.
-    Terminated {
-        /// The machine's provider id.
-        provider_id: String,
-    },
-}
-
 /// All kubelets of a lab. [`Kubelets::run`] is their one task.
 #[derive(Debug)]
 pub struct Kubelets {
@@ -89,8 +53,8 @@ pub struct Kubelets {
     seed: Seed,
     /// By node name.
     machines: BTreeMap<String, Running>,
-    /// Node names by provider id, kept until the Node is gone.
-    names: BTreeMap<String, String>,
+    /// Provider ids of machines whose node's name is still taken.
+    waiting: BTreeSet<String>,
     runs: BTreeMap<Key, Run>,
     timers: Timers<Due>,
 }
@@ -98,7 +62,7 @@ pub struct Kubelets {
 /// A kubelet that runs.
 #[derive(Debug)]
 struct Running {
-    machine: Machine,
+    machine: Booted,
     /// When its network is up.
     ready_at: Instant,
 }
@@ -106,12 +70,16 @@ struct Running {
 /// What comes due.
 #[derive(Debug)]
 enum Due {
+    /// A kubelet registers its node.
+    Register(Box<Booted>),
+    /// The network of a node is up.
     Ready(String),
+    /// The devices of a node are known.
     Devices(String),
-    /// The node controller has not heard of the node for too long.
-    Silent(String),
+    /// The node controller has not heard of the node of that name and provider id for too long.
+    Silent(String, String),
     /// The cloud controller looks for the machine of a silent node.
-    CloudCheck(String),
+    CloudCheck(String, String),
     /// A pod of that UID starts.
     Start(Key, String),
     /// A pod of that UID is done.
@@ -127,18 +95,14 @@ impl Kubelets {
             server,
             seed: seed.of("kubelet"),
             machines: BTreeMap::new(),
-            names: BTreeMap::new(),
+            waiting: BTreeSet::new(),
             runs: BTreeMap::new(),
             timers: Timers::default(),
         }
     }
 
     /// Runs the kubelets of all machines until told to stop.
-    pub async fn run(
-        mut self,
-        mut machines: UnboundedReceiver<MachineEvent>,
-        stop: CancellationToken,
-    ) {
+    pub async fn run(mut self, mut machines: Receiver<Machine>, stop: CancellationToken) {
         let mut pods = self.server.subscribe(Kind::Pod);
         loop {
             while let Some(due) = self.timers.pop_due(Instant::now()) {
@@ -160,60 +124,55 @@ impl Kubelets {
         }
     }
 
-    async fn machine_event(&mut self, event: MachineEvent) {
+    async fn machine_event(&mut self, event: Machine) {
         match event {
-            MachineEvent::Booted(machine) => self.boot(*machine).await,
+            Machine::Booted(machine) => self.register(machine).await,
             // The operating system takes its time to go down, and pods run until then.
-            MachineEvent::Terminating { .. } => {}
-            MachineEvent::Terminated { provider_id } => {
-                let Some(name) = self.names.remove(&provider_id) else {
-                    return;
-                };
-                self.machines.remove(&name);
-                self.runs.retain(|_, run| run.node != name);
-                self.timers.add(Instant::now() + SILENCE, Due::Silent(name));
+            Machine::Interrupted { .. } | Machine::Terminating { .. } => {}
+            Machine::Terminated {
+                provider_id,
+                node_name,
+            } => {
+                self.waiting.remove(&provider_id);
+                let running = self.machines.get(&node_name);
+                if running.is_some_and(|r| r.machine.instance.provider_id == provider_id) {
+                    self.machines.remove(&node_name);
+                    self.runs.retain(|_, run| run.node != node_name);
+                }
+                let due = Due::Silent(node_name, provider_id);
+                self.timers.add(Instant::now() + SILENCE, due);
             }
         }
     }
 
-    async fn boot(&mut self, machine: Machine) {
-        let name = self.name_for(&machine);
-        let delay = self.between(&machine.provider_id, "ready", READY_AFTER);
-        let ready_at = Instant::now() + delay;
-        let node = node::new(&name, &machine, self.server.now());
+    async fn register(&mut self, machine: Box<Booted>) {
+        let name = machine.node_name.clone();
+        let node = node::new(&machine, self.server.now());
         let options = super::api::WriteOptions::default();
-        if let Err(error) = self.server.create(Kind::Node, "", node, &options).await {
-            tracing::warn!(node = %name, %error, "node not registered");
-            return;
+        match self.server.create(Kind::Node, "", node, &options).await {
+            Ok(_) => {}
+            Err(error) if error.is_already_exists() => {
+                self.waiting.insert(machine.instance.provider_id.clone());
+                let due = Due::Register(machine);
+                self.timers.add(Instant::now() + TRY_AGAIN, due);
+                return;
+            }
+            Err(error) => {
+                tracing::warn!(node = %name, %error, "node not registered");
+                return;
+            }
         }
-        self.names.insert(machine.provider_id.clone(), name.clone());
+        let delay = self.between(&machine.instance.provider_id, "ready", READY_AFTER);
+        let ready_at = Instant::now() + delay;
         self.timers.add(ready_at, Due::Ready(name.clone()));
-        let running = Running { machine, ready_at };
-        self.machines.insert(name.clone(), running);
-        for pod in self.server.pods_on_node(&name) {
+        let machine = *machine;
+        self.machines
+            .insert(name.clone(), Running { machine, ready_at });
+        for object in self.server.pods_on_node(&name) {
             self.pod_event(&Event {
                 change: Change::Added,
-                object: pod,
+                object,
             });
-        }
-    }
-
-    /// The private DNS name, as EC2 gives it and kubelets take it.
-    fn name_for(&self, machine: &Machine) -> String {
-        let region = machine
-            .zone
-            .trim_end_matches(|c: char| c.is_ascii_lowercase());
-        let mut turn = 0;
-        loop {
-            let label = format!("{}/address/{turn}", machine.provider_id);
-            let [.., b, c, d] = self.seed.draw(&label).to_be_bytes();
-            let name = format!("ip-10-{b}-{c}-{d}.{region}.compute.internal");
-            let taken =
-                self.machines.contains_key(&name) || self.server.get(Kind::Node, "", &name).is_ok();
-            if !taken {
-                return name;
-            }
-            turn += 1;
         }
     }
 
@@ -223,10 +182,15 @@ impl Kubelets {
 
     async fn due(&mut self, due: Due) {
         match due {
+            Due::Register(machine) => {
+                if self.waiting.remove(&machine.instance.provider_id) {
+                    self.register(machine).await;
+                }
+            }
             Due::Ready(name) => self.ready(&name).await,
             Due::Devices(name) => self.devices(&name),
-            Due::Silent(name) => self.silent(&name).await,
-            Due::CloudCheck(name) => self.cloud_check(&name).await,
+            Due::Silent(name, id) => self.silent(&name, id).await,
+            Due::CloudCheck(name, id) => self.cloud_check(&name, &id).await,
             Due::Start(key, uid) => self.start(&key, &uid),
             Due::Finish(key, uid) => self.finish(&key, &uid),
             Due::Stopped(key, uid) => self.stopped(&key, &uid).await,
@@ -245,8 +209,12 @@ impl Kubelets {
             tracing::debug!(node = %name, %error, "node not made ready");
             return;
         }
-        if node::has_devices(&running.machine.capacity) {
-            let delay = self.between(&running.machine.provider_id, "devices", DEVICES_AFTER);
+        if node::has_devices(&running.machine.instance.capacity) {
+            let delay = self.between(
+                &running.machine.instance.provider_id,
+                "devices",
+                DEVICES_AFTER,
+            );
             self.timers
                 .add(Instant::now() + delay, Due::Devices(name.to_owned()));
         }
@@ -260,7 +228,7 @@ impl Kubelets {
         let Some(running) = self.machines.get(name) else {
             return;
         };
-        let machine = &running.machine;
+        let machine = &running.machine.instance;
         let edited = self.server.edit_status(Kind::Node, "", name, |status| {
             node::set_amounts(status, &machine.capacity, &machine.allocatable);
         });
@@ -270,7 +238,10 @@ impl Kubelets {
     }
 
     /// The node controller gives a silent node up: not ready, tainted, its pods not ready.
-    async fn silent(&mut self, name: &str) {
+    async fn silent(&mut self, name: &str, provider_id: String) {
+        if !self.is_node_of(name, &provider_id) {
+            return;
+        }
         let now = self.server.now();
         let edited = self.server.edit_status(Kind::Node, "", name, |status| {
             node::set_unknown(status, now);
@@ -288,17 +259,26 @@ impl Kubelets {
         }
         self.timers.add(
             Instant::now() + CLOUD_CHECK,
-            Due::CloudCheck(name.to_owned()),
+            Due::CloudCheck(name.to_owned(), provider_id),
         );
     }
 
     /// The cloud controller deletes a Node that is not ready and whose machine is gone.
-    async fn cloud_check(&mut self, name: &str) {
+    async fn cloud_check(&mut self, name: &str, provider_id: &str) {
+        if !self.is_node_of(name, provider_id) {
+            return;
+        }
         let options = DeleteOptions::default();
         match self.server.delete(Kind::Node, "", name, &options).await {
             Ok(_) => {}
             Err(error) if error.is_not_found() => {}
             Err(error) => tracing::warn!(node = %name, %error, "node not deleted"),
         }
+    }
+
+    /// Whether the node is there and still stands for that machine.
+    fn is_node_of(&self, name: &str, provider_id: &str) -> bool {
+        let node = self.server.get(Kind::Node, "", name);
+        node.is_ok_and(|n| n["spec"]["providerID"] == *provider_id)
     }
 }

@@ -9,12 +9,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     api::{Kind, Object, Selectors, Server, WriteOptions},
-    kubelet::Machine,
     scheduler::{Scheduler, Settings},
     seed::Seed,
     workloads::Workloads,
 };
-use crate::clock::Clock;
+use crate::{
+    api::taint::Taint,
+    clock::Clock,
+    cloud::{CapacityType, Instance, simulated::Booted},
+};
 
 /// An API server on the paused clock.
 pub(super) fn server() -> Server {
@@ -109,21 +112,46 @@ pub(super) fn workload(name: &str, replicas: Option<u32>, cpu: &str) -> Value {
 }
 
 /// A machine with 4 CPUs and two devices.
-pub(super) fn machine(id: &str) -> Machine {
+pub(super) fn machine(id: &str) -> Booted {
     let amounts = [
         ("cpu", 4000),
         ("memory", 16 << 30),
         ("pods", 58),
         ("nvidia.com/gpu", 2),
     ];
-    Machine {
-        provider_id: format!("aws:///us-west-2a/{id}"),
+    let instance = Instance {
+        provider_id: format!("aws:///us-east-1a/{id}"),
+        token: id.to_owned(),
+        claim: "default-abcde".to_owned(),
         instance_type: "g4dn.xlarge".to_owned(),
-        zone: "us-west-2a".to_owned(),
-        labels: BTreeMap::from([("karpenter.sh/nodepool".to_owned(), "default".to_owned())]),
-        taints: Vec::new(),
+        zone: "us-east-1a".to_owned(),
+        capacity_type: CapacityType::OnDemand,
+        image: "ami-1".to_owned(),
+        price_per_hour: 1.0,
+        launched: Timestamp::UNIX_EPOCH,
+        terminating: false,
+        labels: BTreeMap::new(),
         capacity: amounts.into_iter().collect(),
         allocatable: amounts.into_iter().collect(),
-        version: "v1.32.0".to_owned(),
+    };
+    let labels = [
+        ("karpenter.sh/nodepool", "default"),
+        ("node.kubernetes.io/instance-type", "g4dn.xlarge"),
+        ("topology.kubernetes.io/region", "us-east-1"),
+        ("topology.kubernetes.io/zone", "us-east-1a"),
+    ];
+    Booted {
+        instance,
+        node_name: "ip-10-0-0-9.ec2.internal".to_owned(),
+        address: "10.0.0.9".to_owned(),
+        labels: (labels.into_iter())
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect(),
+        taints: vec![Taint {
+            key: "karpenter.sh/unregistered".to_owned(),
+            value: String::new(),
+            effect: "NoExecute".to_owned(),
+        }],
+        kubelet_version: "v1.32.0".to_owned(),
     }
 }

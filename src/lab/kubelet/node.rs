@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::Machine;
 use crate::{
     api::names::{label, taint_key},
+    cloud::simulated::Booted,
     lab::{
         api::{Kind, Patch, Server, WriteOptions},
         status::{rfc3339, set_condition},
@@ -19,33 +19,26 @@ pub(super) use taint_key::{NOT_READY, UNREACHABLE};
 const TRIES: usize = 5;
 
 /// The Node that a kubelet registers: not ready, and without devices.
-pub(super) fn new(name: &str, machine: &Machine, now: Timestamp) -> Value {
-    let region = machine
-        .zone
-        .trim_end_matches(|c: char| c.is_ascii_lowercase());
-    let arch = machine
-        .labels
-        .get(label::ARCH)
-        .map_or("amd64", String::as_str);
-    let os = machine
-        .labels
-        .get(label::OS)
-        .map_or("linux", String::as_str);
+pub(super) fn new(machine: &Booted, now: Timestamp) -> Value {
+    let (name, instance) = (&machine.node_name, &machine.instance);
+    let given = |key: &str, other: &'static str| {
+        let label = machine.labels.get(key);
+        label.map_or_else(|| other.to_owned(), String::clone)
+    };
+    let (arch, os) = (given(label::ARCH, "amd64"), given(label::OS, "linux"));
+    let region = given(label::REGION, "");
     let mut labels: Map<String, Value> = (machine.labels.iter())
         .map(|(key, value)| (key.clone(), json!(value)))
         .collect();
     for (key, value) in [
         (label::HOSTNAME, name),
-        (label::ARCH, arch),
-        (label::OS, os),
-        ("beta.kubernetes.io/arch", arch),
-        ("beta.kubernetes.io/os", os),
-        (label::INSTANCE_TYPE, &machine.instance_type),
-        ("beta.kubernetes.io/instance-type", &machine.instance_type),
-        (label::ZONE, &machine.zone),
-        ("failure-domain.beta.kubernetes.io/zone", &machine.zone),
-        (label::REGION, region),
-        ("failure-domain.beta.kubernetes.io/region", region),
+        (label::ARCH, &arch),
+        (label::OS, &os),
+        ("beta.kubernetes.io/arch", &arch),
+        ("beta.kubernetes.io/os", &os),
+        ("beta.kubernetes.io/instance-type", &instance.instance_type),
+        ("failure-domain.beta.kubernetes.io/zone", &instance.zone),
+        ("failure-domain.beta.kubernetes.io/region", &region),
     ] {
         labels.insert(key.to_owned(), json!(value));
     }
@@ -65,17 +58,17 @@ pub(super) fn new(name: &str, machine: &Machine, now: Timestamp) -> Value {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": name, "labels": labels},
-        "spec": {"providerID": machine.provider_id, "taints": taints},
+        "spec": {"providerID": instance.provider_id, "taints": taints},
         "status": {
             "addresses": [
-                {"type": "InternalIP", "address": address(name)},
+                {"type": "InternalIP", "address": machine.address},
                 {"type": "Hostname", "address": name},
                 {"type": "InternalDNS", "address": name},
             ],
             "nodeInfo": {
                 "architecture": arch,
                 "operatingSystem": os,
-                "kubeletVersion": machine.version,
+                "kubeletVersion": machine.kubelet_version,
                 "containerRuntimeVersion": "containerd://2.0",
             },
         },
@@ -86,8 +79,8 @@ pub(super) fn new(name: &str, machine: &Machine, now: Timestamp) -> Value {
     };
     set_amounts(
         status,
-        &plain(&machine.capacity),
-        &plain(&machine.allocatable),
+        &plain(&instance.capacity),
+        &plain(&instance.allocatable),
     );
     for (kind, reason, message) in [
         (
@@ -116,12 +109,6 @@ pub(super) fn new(name: &str, machine: &Machine, now: Timestamp) -> Value {
         set_condition(status, condition, now);
     }
     node
-}
-
-/// The address in an EC2 private DNS name.
-pub(super) fn address(name: &str) -> String {
-    let host = name.split('.').next().unwrap_or_default();
-    host.trim_start_matches("ip-").replace('-', ".")
 }
 
 /// Whether the amounts include any that a device plugin has to tell of.

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Due, Kubelets, RUN_FOR, START_AFTER, STOP_AFTER, STOPS_AFTER, node};
+use super::{Due, Kubelets, RUN_FOR, START_AFTER, STOP_AFTER, STOPS_AFTER};
 use crate::{
     lab::{
         api::{Change, DeleteOptions, Event, Key, Kind, Object, Server},
@@ -118,7 +118,10 @@ impl Kubelets {
         };
         run.stage = Stage::Running;
         let since = run.since;
-        let host = node::address(&run.node);
+        let Some(running) = self.machines.get(&run.node) else {
+            return;
+        };
+        let host = running.machine.address.clone();
         let [.., a, b] = self.seed.draw(&format!("{uid}/address")).to_be_bytes();
         let address = match pod["spec"]["hostNetwork"] == true {
             true => host.clone(),

@@ -1,19 +1,35 @@
 use serde_json::{Value, json};
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{Sender, channel};
 
 use super::*;
 use crate::lab::{api::Object, testing::*};
 
-fn start(server: &Server, seed: u64) -> UnboundedSender<MachineEvent> {
-    let (sender, machines) = unbounded_channel();
+fn start(server: &Server, seed: u64) -> Sender<Machine> {
+    let (sender, machines) = channel(16);
     let kubelets = Kubelets::new(server.clone(), Seed::new(seed));
     tokio::spawn(kubelets.run(machines, CancellationToken::new()));
     sender
 }
 
-fn boot(machines: &UnboundedSender<MachineEvent>, id: &str) {
-    let event = MachineEvent::Booted(Box::new(machine(id)));
-    machines.send(event).unwrap();
+fn boot(machines: &Sender<Machine>, id: &str) {
+    let event = Machine::Booted(Box::new(machine(id)));
+    machines.try_send(event).unwrap();
+}
+
+/// Takes a machine away.
+fn lose(machines: &Sender<Machine>, id: &str) {
+    let provider_id = format!("aws:///us-east-1a/{id}");
+    let node_name = "ip-10-0-0-9.ec2.internal".to_owned();
+    let terminating = Machine::Terminating {
+        provider_id: provider_id.clone(),
+        node_name: node_name.clone(),
+    };
+    machines.try_send(terminating).unwrap();
+    let terminated = Machine::Terminated {
+        provider_id,
+        node_name,
+    };
+    machines.try_send(terminated).unwrap();
 }
 
 fn the_node(server: &Server) -> Object {
@@ -59,32 +75,32 @@ async fn a_machine_becomes_a_ready_node_and_then_tells_of_its_devices() {
     boot(&machines, "i-1");
     sleep(0.1).await;
     let node = the_node(&server);
-    assert!(node.name().starts_with("ip-10-"), "{}", node.name());
-    assert!(
-        node.name().ends_with(".us-west-2.compute.internal"),
-        "{}",
-        node.name()
-    );
-    assert_eq!(node["spec"]["providerID"], "aws:///us-west-2a/i-1");
+    assert_eq!(node.name(), "ip-10-0-0-9.ec2.internal");
+    assert_eq!(node["status"]["addresses"][0]["address"], "10.0.0.9");
+    assert_eq!(node["spec"]["providerID"], "aws:///us-east-1a/i-1");
     for (key, value) in [
         ("karpenter.sh/nodepool", "default"),
         ("kubernetes.io/hostname", node.name()),
         ("kubernetes.io/os", "linux"),
         ("node.kubernetes.io/instance-type", "g4dn.xlarge"),
-        ("topology.kubernetes.io/zone", "us-west-2a"),
-        ("topology.kubernetes.io/region", "us-west-2"),
+        ("topology.kubernetes.io/zone", "us-east-1a"),
+        ("topology.kubernetes.io/region", "us-east-1"),
     ] {
         assert_eq!(node.label(key), Some(value), "{key}");
     }
     assert_eq!(node.condition("Ready"), Some("False"));
-    assert_eq!(taints(&node), ["node.kubernetes.io/not-ready:NoSchedule"]);
+    let unregistered = "karpenter.sh/unregistered:NoExecute";
+    assert_eq!(
+        taints(&node),
+        [unregistered, "node.kubernetes.io/not-ready:NoSchedule"]
+    );
     let amounts = json!({"cpu": "4", "memory": "16Gi", "pods": "58"});
     assert_eq!(node["status"]["allocatable"], amounts);
 
     sleep(6.0).await;
     let node = the_node(&server);
     assert_eq!(node.condition("Ready"), Some("True"));
-    assert!(taints(&node).is_empty());
+    assert_eq!(taints(&node), [unregistered]);
     sleep(8.0).await;
     assert_eq!(
         the_node(&server)["status"]["allocatable"]["nvidia.com/gpu"],
@@ -166,25 +182,17 @@ async fn a_node_without_its_machine_goes_silent_and_is_deleted() {
     sleep(20.0).await;
     run(&server, "service", json!({}), json!({})).await;
     sleep(4.0).await;
-    let provider_id = "aws:///us-west-2a/i-1".to_owned();
-    let terminating = MachineEvent::Terminating {
-        provider_id: provider_id.clone(),
-    };
-    machines.send(terminating).unwrap();
-    machines
-        .send(MachineEvent::Terminated { provider_id })
-        .unwrap();
+    lose(&machines, "i-1");
     sleep(39.0).await;
     assert_eq!(the_node(&server).condition("Ready"), Some("True"));
     sleep(2.0).await;
     let node = the_node(&server);
     assert_eq!(node.condition("Ready"), Some("Unknown"));
-    let unreachable = "node.kubernetes.io/unreachable";
     assert_eq!(
-        taints(&node),
+        taints(&node)[1..],
         [
-            format!("{unreachable}:NoSchedule"),
-            format!("{unreachable}:NoExecute")
+            "node.kubernetes.io/unreachable:NoSchedule",
+            "node.kubernetes.io/unreachable:NoExecute"
         ]
     );
     assert_eq!(pod(&server, "service").condition("Ready"), Some("False"));
@@ -207,4 +215,22 @@ async fn a_pod_bound_before_the_node_is_ready_waits_for_it() {
     }
     sleep(3.1).await;
     assert_eq!(phase(&server, "early").unwrap(), "Running");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_with_an_old_address_registers_once_the_old_node_is_gone() {
+    let server = server();
+    let machines = start(&server, 7);
+    boot(&machines, "i-1");
+    sleep(20.0).await;
+    lose(&machines, "i-1");
+    sleep(10.0).await;
+    boot(&machines, "i-2");
+    sleep(34.0).await;
+    let provider_id = || the_node(&server)["spec"]["providerID"].clone();
+    assert_eq!(provider_id(), "aws:///us-east-1a/i-1");
+    sleep(3.0).await;
+    assert_eq!(provider_id(), "aws:///us-east-1a/i-2");
+    sleep(60.0).await;
+    assert_eq!(the_node(&server).condition("Ready"), Some("True"));
 }
