@@ -111,10 +111,8 @@ impl Kubelets {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                event = machines.recv() => match event {
-                    Some(event) => self.machine_event(event).await,
-                    None => return,
-                },
+                // Without a cloud no more machines come; those that are there run on.
+                Some(event) = machines.recv() => self.machine_event(event).await,
                 event = pods.next() => match event {
                     Some(event) => self.pod_event(&event),
                     None => return,

@@ -234,3 +234,15 @@ async fn a_machine_with_an_old_address_registers_once_the_old_node_is_gone() {
     sleep(60.0).await;
     assert_eq!(the_node(&server).condition("Ready"), Some("True"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn kubelets_run_on_when_the_cloud_is_dropped() {
+    let server = server();
+    let machines = start(&server, 7);
+    boot(&machines, "i-1");
+    drop(machines);
+    sleep(10.0).await;
+    run(&server, "service", json!({}), json!({})).await;
+    sleep(3.1).await;
+    assert_eq!(phase(&server, "service").unwrap(), "Running");
+}
