@@ -9,6 +9,7 @@ pub mod conditions;
 pub mod crd;
 mod ec2_node_class;
 pub mod hash;
+mod kind;
 pub mod names;
 mod node_claim;
 mod node_pool;
@@ -24,6 +25,7 @@ pub use ec2_node_class::{
     EC2NodeClassStatus, EnclaveOptions, MetadataOptions, NetworkInterface, PlacementGroupSelector,
     SecurityGroupSelectorTerm, SecurityGroupStatus, SubnetSelectorTerm, SubnetStatus,
 };
+pub use kind::Kind;
 pub use node_claim::{
     NodeClaim, NodeClaimSpec, NodeClaimStatus, NodeClassRef, RequirementSpec, ResourceRequests,
     Taint,

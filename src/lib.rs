@@ -16,7 +16,7 @@
 //! | [`disruption`] | yes | which nodes may go, and how many at once |
 //! | [`clock`] | no | the one clock |
 //! | [`config`] | no | settings from arguments and environment |
-//! | [`telemetry`] | no | log set-up |
+//! | [`telemetry`] | no | log set-up, the text form of metrics |
 //! | [`watch`] | no | API streams to cluster events, and the one writer of the cluster state |
 //! | [`actuate`] | no | the only room that writes to Kubernetes or the cloud |
 //! | [`serve`] | no | admission, scheduler extender, metrics, health |

@@ -1,43 +1,190 @@
 //! The HTTPS face: admission, scheduler extender, health, metrics. Must never: decide; handlers parse, ask a pure function, render.
+//!
+//! Every route has a limit on the size of its body, on its time and on how many calls run at once. A panic in a handler answers 500 and
+//! ends nothing else.
 
-use std::sync::Arc;
+mod admission;
+mod extender;
+mod metrics;
 
-use tokio::sync::{mpsc, watch};
+use std::{any::Any, sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    extract::{DefaultBodyLimit, Request, State},
+    http::{StatusCode, header},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use prometheus_client::registry::Registry;
+use tokio::sync::{Semaphore, mpsc, watch};
+use tower_http::{catch_panic::CatchPanicLayer, timeout::TimeoutLayer};
 
 use crate::{
     clock::Clock,
     cluster::{Hint, Snapshot},
+    telemetry,
 };
+use metrics::Metrics;
+
+/// What a group of routes allows.
+struct Limits {
+    /// Largest body in bytes; more is answered with 413.
+    body: usize,
+    /// Longest a call may take; longer is answered with 503.
+    time: Duration,
+    /// Calls that run at once; more wait for their turn, within their time.
+    calls: usize,
+}
+
+/// etcd takes objects up to 1.5 MiB and a review may carry two versions, but an object of our kinds that came near it would be refused
+/// for its list lengths anyway. API servers wait 10 s unless told otherwise. One call is well under a millisecond of work.
+const ADMISSION: Limits = Limits {
+    body: 2 << 20,
+    time: Duration::from_secs(5),
+    calls: 64,
+};
+
+/// With `nodeCacheCapable: true` 5,000 node names are 0.3 MiB; with `false` the same number of whole nodes would be some 60 MiB, which
+/// no scheduler should be made to send: 32 MiB are about 2,500. A scheduler places one pod at a time and waits 5 s unless told otherwise.
+const EXTENDER: Limits = Limits {
+    body: 32 << 20,
+    time: Duration::from_secs(3),
+    calls: 8,
+};
+
+/// Probes and scrapes carry no body; kubelets wait 1 s for a probe, scrapers 10 s.
+const PROBES: Limits = Limits {
+    body: 1 << 10,
+    time: Duration::from_secs(5),
+    calls: 16,
+};
+
+impl Limits {
+    fn guard(&self, routes: Router<ServeState>) -> Router<ServeState> {
+        let permits = Arc::new(Semaphore::new(self.calls));
+        routes
+            .route_layer(DefaultBodyLimit::max(self.body))
+            .route_layer(middleware::from_fn_with_state(permits, in_turn))
+            .route_layer(TimeoutLayer::with_status_code(
+                StatusCode::SERVICE_UNAVAILABLE,
+                self.time,
+            ))
+    }
+}
+
+async fn in_turn(State(permits): State<Arc<Semaphore>>, request: Request, next: Next) -> Response {
+    match permits.acquire().await {
+        Ok(_permit) => next.run(request).await,
+        Err(_) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+    }
+}
 
 /// What handlers read.
 #[derive(Clone)]
 pub struct ServeState {
     /// Newest snapshot.
     pub snapshot: watch::Receiver<Arc<Snapshot>>,
-    /// Where hints go; full means dropped.
+    /// Where hints go; full means dropped and counted.
     pub hints: mpsc::Sender<Hint>,
     /// Time.
     pub clock: Clock,
+    metrics: Metrics,
+    registry: Arc<Registry>,
 }
 
 impl ServeState {
-    /// Builds the state.
+    /// State with a registry of its own.
     pub fn new(
         snapshot: watch::Receiver<Arc<Snapshot>>,
         hints: mpsc::Sender<Hint>,
         clock: Clock,
     ) -> Self {
+        Self::with_registry(snapshot, hints, clock, Registry::default())
+    }
+
+    /// State that serves the metrics of other rooms too: those already in the registry.
+    pub fn with_registry(
+        snapshot: watch::Receiver<Arc<Snapshot>>,
+        hints: mpsc::Sender<Hint>,
+        clock: Clock,
+        mut registry: Registry,
+    ) -> Self {
+        let metrics = Metrics::register(&mut registry);
         Self {
             snapshot,
             hints,
             clock,
+            metrics,
+            registry: Arc::new(registry),
+        }
+    }
+
+    fn snapshot(&self) -> Arc<Snapshot> {
+        self.snapshot.borrow().clone()
+    }
+
+    /// Hands on a hint. Nothing is lost with a dropped one but time: the watch tells the same a little later.
+    fn hint(&self, hint: Hint) {
+        if self.hints.try_send(hint).is_err() {
+            self.metrics.hints_dropped.inc();
         }
     }
 }
 
 /// All routes.
-pub fn router(state: ServeState) -> axum::Router {
-    axum::Router::new()
-        .route("/healthz", axum::routing::get(|| async { "ok" }))
+pub fn router(state: ServeState) -> Router {
+    let admission = Router::new()
+        .route("/admission/default", post(admission::default))
+        .route("/admission/validate", post(admission::validate));
+    let extender = Router::new()
+        .route("/scheduler/filter", post(extender::filter))
+        .route("/scheduler/prioritize", post(extender::prioritize));
+    let probes = Router::new()
+        .route("/healthz", get(|| async { "ok" }))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(metrics_text));
+    ADMISSION
+        .guard(admission)
+        .merge(EXTENDER.guard(extender))
+        .merge(PROBES.guard(probes))
+        .layer(CatchPanicLayer::custom(panicked))
         .with_state(state)
+}
+
+async fn ready(State(state): State<ServeState>) -> Response {
+    if state.snapshot().synced {
+        "ok".into_response()
+    } else {
+        let why = "the cluster has not been listed yet";
+        (StatusCode::SERVICE_UNAVAILABLE, why).into_response()
+    }
+}
+
+async fn metrics_text(State(state): State<ServeState>) -> Response {
+    let revision = state.snapshot().revision;
+    state
+        .metrics
+        .snapshot_revision
+        .set(i64::try_from(revision).unwrap_or(i64::MAX));
+    match telemetry::metrics_text(&state.registry) {
+        Ok(text) => ([(header::CONTENT_TYPE, telemetry::METRICS_TYPE)], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+fn panicked(panic: Box<dyn Any + Send>) -> Response {
+    let what = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("no message");
+    tracing::error!(panic = what, "a handler panicked");
+    (StatusCode::INTERNAL_SERVER_ERROR, "internal error").into_response()
+}
+
+/// What is wrong with a body, for the caller's log.
+fn bad_request(why: impl std::fmt::Display) -> Response {
+    (StatusCode::BAD_REQUEST, format!("{why}\n")).into_response()
 }

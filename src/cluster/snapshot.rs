@@ -47,6 +47,8 @@ pub struct Snapshot {
     pub pods: OrdMap<PodKey, Arc<Pod>>,
     /// Bound, unfinished pods by node name.
     pub pods_by_node: OrdMap<Arc<str>, OrdSet<PodKey>>,
+    /// Sum of the requests of the pods of [`Self::pods_by_node`], by node name.
+    pub requested: OrdMap<Arc<str>, Resources>,
     /// Pods without a node that are not finished.
     pub unbound: OrdSet<PodKey>,
     /// Nodes by name.
@@ -55,6 +57,8 @@ pub struct Snapshot {
     pub nodes_by_provider_id: OrdMap<String, OrdSet<Arc<str>>>,
     /// NodeClaims by name.
     pub claims: OrdMap<Arc<str>, Arc<Claim>>,
+    /// NodeClaim names by provider id.
+    pub claims_by_provider_id: OrdMap<String, OrdSet<Arc<str>>>,
     /// NodePools by name.
     pub pools: OrdMap<Arc<str>, Arc<Pool>>,
     /// Node classes by name.
@@ -106,11 +110,12 @@ impl Snapshot {
         if node.provider_id.is_empty() {
             return None;
         }
-        let mut found = self
-            .claims
-            .values()
-            .filter(|c| c.provider_id == node.provider_id);
-        found.next().filter(|_| found.next().is_none())
+        let names = self.claims_by_provider_id.get(&node.provider_id)?;
+        if names.len() == 1 {
+            names.get_min().and_then(|n| self.claims.get(n))
+        } else {
+            None
+        }
     }
 
     /// Nodes and claims merged (`spec/scheduling.md` 1.4), sorted by name: one entry per machine, launched or about to be.

@@ -113,6 +113,14 @@ impl State {
                 {
                     return false;
                 }
+                self.unindex_claim(&claim.name);
+                let s = &mut self.snapshot;
+                if !claim.provider_id.is_empty() {
+                    s.claims_by_provider_id
+                        .entry(claim.provider_id.clone())
+                        .or_default()
+                        .insert(claim.name.clone());
+                }
                 s.claims.insert(claim.name.clone(), Arc::new(claim));
             }
             Event::ClaimGone(name) => return self.remove_claim(&name),
@@ -270,6 +278,10 @@ impl State {
                         .entry(node.clone())
                         .or_default()
                         .insert(pod.key.clone());
+                    s.requested
+                        .entry(node.clone())
+                        .or_default()
+                        .add(&pod.requests);
                 }
                 None => {
                     s.unbound.insert(pod.key.clone());
@@ -306,13 +318,16 @@ impl State {
     fn unindex_pod(&mut self, key: &PodKey) {
         let s = &mut self.snapshot;
         s.unbound.remove(key);
-        let Some(node) = s.pods.get(key).and_then(|p| p.node.clone()) else {
+        let Some((pod, node)) = s.pods.get(key).and_then(|p| Some((p, p.node.clone()?))) else {
             return;
         };
         if let Some(pods) = s.pods_by_node.get_mut(&node) {
-            pods.remove(key);
+            let was_counted = pods.remove(key).is_some();
             if pods.is_empty() {
                 s.pods_by_node.remove(&node);
+                s.requested.remove(&node);
+            } else if was_counted && let Some(requested) = s.requested.get_mut(&node) {
+                requested.sub(&pod.requests);
             }
         }
     }
@@ -361,7 +376,21 @@ impl State {
         self.bury(gone.map(|n| n.uid.clone()))
     }
 
+    fn unindex_claim(&mut self, name: &Arc<str>) {
+        let s = &mut self.snapshot;
+        let Some(id) = s.claims.get(name).map(|c| c.provider_id.clone()) else {
+            return;
+        };
+        if let Some(names) = s.claims_by_provider_id.get_mut(&id) {
+            names.remove(name);
+            if names.is_empty() {
+                s.claims_by_provider_id.remove(&id);
+            }
+        }
+    }
+
     fn remove_claim(&mut self, name: &str) -> bool {
+        self.unindex_claim(&name.into());
         let s = &mut self.snapshot;
         let Some(claim) = s.claims.remove(name) else {
             return false;

@@ -1,0 +1,99 @@
+//! What this room counts.
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::Registry,
+};
+
+/// Labels of an admission review.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Review {
+    /// `default` or `validate`.
+    pub(super) route: &'static str,
+    /// `allowed`, `repaired`, `denied` or `malformed`.
+    pub(super) verdict: &'static str,
+}
+
+/// Labels of a repair.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Repaired {
+    /// Kind of the object.
+    pub(super) kind: &'static str,
+}
+
+/// Labels of a call by a scheduler.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Call {
+    /// `filter` or `prioritize`.
+    pub(super) verb: &'static str,
+}
+
+/// Seconds: from a tenth of a millisecond, which a call takes, to a scheduler's own time-out.
+const SECONDS: [f64; 9] = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.05, 0.5, 5.0];
+
+/// Counters and gauges of the routes.
+#[derive(Clone, Debug)]
+pub(super) struct Metrics {
+    pub(super) reviews: Family<Review, Counter>,
+    pub(super) repairs: Family<Repaired, Counter>,
+    pub(super) calls: Family<Call, Counter>,
+    pub(super) call_seconds: Family<Call, Histogram, fn() -> Histogram>,
+    pub(super) refused_nodes: Counter,
+    pub(super) hints_dropped: Counter,
+    pub(super) snapshot_revision: Gauge,
+}
+
+fn histogram() -> Histogram {
+    Histogram::new(SECONDS)
+}
+
+impl Metrics {
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        let metrics = Self {
+            reviews: Family::default(),
+            repairs: Family::default(),
+            calls: Family::default(),
+            call_seconds: Family::new_with_constructor(histogram as fn() -> Histogram),
+            refused_nodes: Counter::default(),
+            hints_dropped: Counter::default(),
+            snapshot_revision: Gauge::default(),
+        };
+        registry.register(
+            "tenon_admission_requests",
+            "Admission reviews answered, by route and verdict",
+            metrics.reviews.clone(),
+        );
+        registry.register(
+            "tenon_admission_repairs",
+            "Legacy or mistaken fields that the defaulting webhook rewrote, by kind",
+            metrics.repairs.clone(),
+        );
+        registry.register(
+            "tenon_extender_requests",
+            "Calls by schedulers, by verb",
+            metrics.calls.clone(),
+        );
+        registry.register(
+            "tenon_extender_duration_seconds",
+            "Time of our own that a scheduler's call took, by verb",
+            metrics.call_seconds.clone(),
+        );
+        registry.register(
+            "tenon_extender_refused_nodes",
+            "Nodes refused to schedulers because they are leaving",
+            metrics.refused_nodes.clone(),
+        );
+        registry.register(
+            "tenon_hints_dropped",
+            "Hints dropped because the queue was full",
+            metrics.hints_dropped.clone(),
+        );
+        registry.register(
+            "tenon_snapshot_revision",
+            "Revision of the newest picture of the cluster",
+            metrics.snapshot_revision.clone(),
+        );
+        metrics
+    }
+}
