@@ -6,6 +6,7 @@ use super::{ActuateError, Actuator, Done};
 use crate::{
     api::{Condition, NodePool, hash, names::annotation},
     cluster::Event,
+    plan::Action,
     units::Resources,
 };
 
@@ -45,5 +46,26 @@ impl Actuator {
             .await?;
         self.writer.put(vec![Event::Pool(Box::new(pool))]).await;
         Ok(Done::Finished)
+    }
+
+    /// Advise mode: what a write would leave is put into the cluster state only, as far as later decisions need it.
+    pub async fn assume(&self, action: &Action) {
+        let Action::PoolStatus {
+            pool, conditions, ..
+        } = action
+        else {
+            return;
+        };
+        if let Some(known) = self.writer.snapshot().pools.get(pool) {
+            let mut object = NodePool::clone(&known.object);
+            object
+                .status
+                .get_or_insert_default()
+                .conditions
+                .clone_from(conditions);
+            self.writer
+                .put(vec![Event::AssumedPool(Box::new(object))])
+                .await;
+        }
     }
 }

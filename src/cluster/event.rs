@@ -81,6 +81,10 @@ pub enum Event {
         /// The hold; `None` lifts it.
         hold: Option<Hold>,
     },
+    /// A NodePool as our own write would leave it, in advise mode, where nothing is written; counts until the API tells a newer one.
+    AssumedPool(Box<NodePool>),
+    /// The same for a node class.
+    AssumedClass(Box<EC2NodeClass>),
     /// An object could not be read.
     Malformed(Malformed),
 }

@@ -199,6 +199,14 @@ impl State {
                 hold: Some(hold),
             } => return s.held_pools.insert(pool, hold) != Some(hold),
             Event::PoolHeld { pool, hold: None } => return s.held_pools.remove(&pool).is_some(),
+            Event::AssumedPool(pool) => {
+                let pool = Pool::from_api(Arc::new(*pool));
+                s.pools.insert(pool.name.clone(), Arc::new(pool));
+            }
+            Event::AssumedClass(class) => {
+                let class = Class::from_api(Arc::new(*class));
+                s.classes.insert(class.name.clone(), Arc::new(class));
+            }
             Event::Malformed(object) => return s.malformed.insert(object).is_none(),
         }
         true

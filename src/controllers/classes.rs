@@ -156,9 +156,15 @@ async fn resolve(context: &Context, class: &Class, generation: i64) -> Duration 
             return RETRY_INTERVAL;
         }
     };
-    if context.settings.mode == Mode::Act
-        && let Err(error) = write_status(context, class, &answer, generation).await
-    {
+    if context.settings.mode == Mode::Advise {
+        let mut object = EC2NodeClass::clone(&class.object);
+        let status = object.status.get_or_insert_default();
+        status.conditions = conditions_of(&[], &answer, context.clock.now(), generation);
+        context
+            .writer
+            .put(vec![Event::AssumedClass(Box::new(object))])
+            .await;
+    } else if let Err(error) = write_status(context, class, &answer, generation).await {
         tracing::warn!(EC2NodeClass = &*class.name, error = %chain(&error), "status of the class not written");
         return Duration::from_secs(1);
     }

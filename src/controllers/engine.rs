@@ -116,12 +116,16 @@ fn begin(context: &Context, under_way: &mut JoinSet<Ended>, target: Target, step
     let verb = step.action.verb();
     if context.settings.mode == Mode::Advise {
         tracing::info!(%target, verb, reason = step.reason, "would act");
-        let done = Ok(Done::Again(LONGEST_SLEEP));
-        under_way.spawn(std::future::ready(Ended {
-            target,
-            verb,
-            result: done,
-        }));
+        let actuator = context.actuator.clone();
+        under_way.spawn(async move {
+            actuator.assume(&step.action).await;
+            let result = Ok(Done::Again(LONGEST_SLEEP));
+            Ended {
+                target,
+                verb,
+                result,
+            }
+        });
         return;
     }
     match &step.action {

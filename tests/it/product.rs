@@ -369,6 +369,22 @@ async fn advise_mode_writes_nothing() {
     let before = w.server.dump();
     pass(600).await;
     assert_eq!(w.server.dump(), before);
+    // It did decide: the pool and its class are judged in memory, and the pod was planned.
+    assert!(
+        w.product
+            .stats
+            .solves
+            .load(std::sync::atomic::Ordering::Relaxed)
+            > 0
+    );
+    assert!(
+        w.product
+            .snapshot
+            .borrow()
+            .pools
+            .values()
+            .all(|p| p.is_usable())
+    );
     assert_eq!(
         w.cloud.instances.lock().expect("no panic while held").len(),
         0
