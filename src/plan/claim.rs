@@ -143,13 +143,26 @@ fn labels(node: &NewNode) -> BTreeMap<String, String> {
         .iter()
         .filter(|r| !names::is_well_known(&r.key) && !names::is_restricted_key(&r.key))
     {
-        if let Some(value) = r.values.first().filter(|_| r.is_finite()) {
-            labels.insert(r.key.to_string(), value.to_string());
+        if let Some(value) = concrete(r) {
+            labels.insert(r.key.to_string(), value);
         }
     }
     labels.insert(label::NODEPOOL.to_owned(), node.pool.name.to_string());
     labels.insert(node.pool.class_label.clone(), node.pool.class.to_string());
     labels
+}
+
+/// A value that satisfies a custom requirement, so that the node can carry the label: the first listed one, or the least integer that is
+/// neither excluded nor out of bounds (upstream draws one at random). None when the label must be absent.
+fn concrete(r: &Requirement) -> Option<String> {
+    if r.is_finite() {
+        return r.values.first().map(ToString::to_string);
+    }
+    // Each excluded value rules out one candidate at most.
+    let least = r.gte.unwrap_or(0);
+    (0..=r.values.len() as i64)
+        .map(|n| least.saturating_add(n).to_string())
+        .find(|v| r.has(v))
 }
 
 fn annotations(node: &NewNode) -> BTreeMap<String, String> {
@@ -224,4 +237,23 @@ pub fn specs(r: &Requirement) -> Vec<RequirementSpec> {
         r.operator(),
         r.values.iter().map(|v| v.to_string()).collect(),
     )]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_open_custom_requirement_gets_a_label_that_satisfies_it() {
+        let check = |operator, values: &[&str], want: Option<&str>| {
+            let r = Requirement::new("team", operator, values, None).expect("a requirement");
+            assert_eq!(concrete(&r).as_deref(), want, "{r}");
+        };
+        check(Operator::In, &["b", "a"], Some("a"));
+        check(Operator::Gt, &["3"], Some("4"));
+        check(Operator::Lt, &["3"], Some("0"));
+        check(Operator::Exists, &[], Some("0"));
+        check(Operator::NotIn, &["0", "1"], Some("2"));
+        check(Operator::DoesNotExist, &[], None);
+    }
 }
