@@ -24,5 +24,5 @@ pub use pdb::{DisruptionBudgetState, LabelSelector};
 pub use pod::{DoNotDisrupt, Owner, Pod, PodKey, Preference, Term};
 pub use pool::{Class, Pool};
 pub use snapshot::{Catalog, Hold, Nomination, Snapshot};
-pub use state::State;
+pub use state::{State, WATCHED};
 pub use state_node::StateNode;

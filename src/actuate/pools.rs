@@ -10,6 +10,9 @@ use crate::{
     units::Resources,
 };
 
+/// A pool's status is written at most this often; a burst of new nodes is one write.
+const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
+
 impl Actuator {
     pub(super) async fn pool_status(
         &self,
@@ -45,7 +48,7 @@ impl Actuator {
             .merge_status("writing a pool's status", &self.pools(), name, &status)
             .await?;
         self.writer.put(vec![Event::Pool(Box::new(pool))]).await;
-        Ok(Done::Finished)
+        Ok(Done::Again(LOOK_AGAIN))
     }
 
     /// Advise mode: what a write would leave is put into the cluster state only, as far as later decisions need it.

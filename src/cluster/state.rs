@@ -17,8 +17,8 @@ use crate::cluster::{
 /// objects than can be deleted while a write is on its way.
 const TOMBSTONES: usize = 10_000;
 
-/// Kinds that must have been listed before the cluster counts as known.
-const WATCHED: [&str; 7] = [
+/// Kinds that must have been listed before the cluster counts as known, by plural resource name.
+pub const WATCHED: [&str; 7] = [
     "pods",
     "nodes",
     "nodeclaims",

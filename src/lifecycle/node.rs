@@ -122,7 +122,7 @@ fn finish(plan: &mut Plan, node: &Node, claim: &Claim, drained: bool, now: Times
             "pods are being moved off the node",
         ),
     };
-    if let Some(over) = over.filter(|_| drained) {
+    if let Some(over) = over.filter(|over| drained && *over > now) {
         plan.wake(over);
     }
     if conditions::set(

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use serde_json::Value;
-use tenon::cluster::{Event, Snapshot, State};
+use tenon::cluster::{Event, Snapshot, State, WATCHED};
 
 /// A moment that has no meaning of its own.
 pub(crate) fn at(text: &str) -> Timestamp {
@@ -20,15 +20,7 @@ pub(crate) fn cluster(objects: &[&str], now: Timestamp) -> Snapshot {
     for yaml in objects {
         state.apply(event(manifest(yaml)), now);
     }
-    for resource in [
-        "pods",
-        "nodes",
-        "nodeclaims",
-        "nodepools",
-        "ec2nodeclasses",
-        "daemonsets",
-        "poddisruptionbudgets",
-    ] {
+    for resource in WATCHED {
         let present = objects.iter().map(|o| key(&manifest(o))).collect();
         state.apply(Event::Listed { resource, present }, now);
     }
