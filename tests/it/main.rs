@@ -1,4 +1,5 @@
 //! The one integration test binary: one module per surface.
+mod cluster;
 mod lifecycle;
 mod product;
 mod support;
