@@ -11,7 +11,7 @@ use std::{any::Any, sync::Arc, time::Duration};
 
 use axum::{
     Router,
-    extract::{DefaultBodyLimit, Request, State},
+    extract::{DefaultBodyLimit, MatchedPath, Request, State},
     http::{StatusCode, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
@@ -26,7 +26,7 @@ use crate::{
     cluster::{Hint, Snapshot},
     telemetry,
 };
-use metrics::Metrics;
+use metrics::{Metrics, Verdict};
 
 /// What a group of routes allows.
 struct Limits {
@@ -38,20 +38,20 @@ struct Limits {
     calls: usize,
 }
 
-/// etcd takes objects up to 1.5 MiB and a review may carry two versions, but an object of our kinds that came near it would be refused
-/// for its list lengths anyway. API servers wait 10 s unless told otherwise. One call is well under a millisecond of work.
+/// API servers read at most 3 MiB of an object, and a review carries the old object beside the new one. They wait 10 s unless told
+/// otherwise; a call is well under a millisecond of work, so 2 s is a caller that stalls. 16 bodies at once bound the memory.
 const ADMISSION: Limits = Limits {
-    body: 2 << 20,
-    time: Duration::from_secs(5),
-    calls: 64,
+    body: 8 << 20,
+    time: Duration::from_secs(2),
+    calls: 16,
 };
 
-/// With `nodeCacheCapable: true` 5,000 node names are 0.3 MiB; with `false` the same number of whole nodes would be some 60 MiB, which
-/// no scheduler should be made to send: 32 MiB are about 2,500. A scheduler places one pod at a time and waits 5 s unless told otherwise.
+/// With `nodeCacheCapable: true` 5,000 node names are 0.3 MiB; with `false` the same number of whole nodes is some 60 MiB. A scheduler
+/// places one pod at a time and waits 5 s unless told otherwise: four schedulers at once bound the memory.
 const EXTENDER: Limits = Limits {
-    body: 32 << 20,
-    time: Duration::from_secs(3),
-    calls: 8,
+    body: 64 << 20,
+    time: Duration::from_secs(5),
+    calls: 4,
 };
 
 /// Probes and scrapes carry no body; kubelets wait 1 s for a probe, scrapers 10 s.
@@ -62,7 +62,8 @@ const PROBES: Limits = Limits {
 };
 
 impl Limits {
-    fn guard(&self, routes: Router<ServeState>) -> Router<ServeState> {
+    /// Puts the routes behind these limits. All that can go wrong in them is inside what is counted.
+    fn guard(&self, routes: Router<ServeState>, metrics: &Metrics) -> Router<ServeState> {
         let permits = Arc::new(Semaphore::new(self.calls));
         routes
             .route_layer(DefaultBodyLimit::max(self.body))
@@ -71,6 +72,8 @@ impl Limits {
                 StatusCode::SERVICE_UNAVAILABLE,
                 self.time,
             ))
+            .route_layer(CatchPanicLayer::custom(panicked))
+            .route_layer(middleware::from_fn_with_state(metrics.clone(), count))
     }
 }
 
@@ -79,6 +82,21 @@ async fn in_turn(State(permits): State<Arc<Semaphore>>, request: Request, next: 
         Ok(_permit) => next.run(request).await,
         Err(_) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
     }
+}
+
+async fn count(
+    State(metrics): State<Metrics>,
+    route: MatchedPath,
+    request: Request,
+    next: Next,
+) -> Response {
+    let response = next.run(request).await;
+    let label = metrics::Request {
+        route: route.as_str().to_owned(),
+        verdict: Verdict::of(&response),
+    };
+    metrics.requests.get_or_create(&label).inc();
+    response
 }
 
 /// What handlers read.
@@ -146,10 +164,9 @@ pub fn router(state: ServeState) -> Router {
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics_text));
     ADMISSION
-        .guard(admission)
-        .merge(EXTENDER.guard(extender))
-        .merge(PROBES.guard(probes))
-        .layer(CatchPanicLayer::custom(panicked))
+        .guard(admission, &state.metrics)
+        .merge(EXTENDER.guard(extender, &state.metrics))
+        .merge(PROBES.guard(probes, &state.metrics))
         .with_state(state)
 }
 
@@ -184,7 +201,12 @@ fn panicked(panic: Box<dyn Any + Send>) -> Response {
     (StatusCode::INTERNAL_SERVER_ERROR, "internal error").into_response()
 }
 
-/// What is wrong with a body, for the caller's log.
-fn bad_request(why: impl std::fmt::Display) -> Response {
+/// Longest reason in characters: parsers quote what they could not read, whole.
+const LONGEST_REASON: usize = 500;
+
+/// What is wrong with a body, for the caller's log and for ours.
+fn malformed(why: String) -> Response {
+    let why: String = why.chars().take(LONGEST_REASON).collect();
+    tracing::warn!(%why, "a request cannot be read");
     (StatusCode::BAD_REQUEST, format!("{why}\n")).into_response()
 }

@@ -1,7 +1,7 @@
 //! The admission webhooks: `AdmissionReview` of admission.k8s.io/v1 in and out.
 
 use axum::{
-    Json,
+    Extension, Json,
     body::Bytes,
     extract::State,
     response::{IntoResponse, Response},
@@ -12,14 +12,13 @@ use serde_json::{Value, json};
 
 use crate::{
     api::{
-        Kind,
-        repair::{self, Operation},
+        Kind, repair,
         validate::{self, FieldError},
     },
     cluster::Hint,
     serve::{
-        ServeState, bad_request,
-        metrics::{Repaired, Review},
+        ServeState, malformed,
+        metrics::{Repaired, Verdict},
     },
 };
 
@@ -34,6 +33,12 @@ struct ReviewIn {
     #[serde(default)]
     kind: String,
     request: Option<Request>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Operation {
+    Create,
+    Update,
 }
 
 #[derive(Deserialize)]
@@ -101,14 +106,14 @@ impl Answer {
     }
 }
 
-impl IntoResponse for Answer {
-    fn into_response(self) -> Response {
-        Json(ReviewOut {
+impl Answer {
+    fn render(self, verdict: Verdict) -> Response {
+        let review = ReviewOut {
             api_version: API_VERSION,
             kind: KIND,
             response: self,
-        })
-        .into_response()
+        };
+        (Extension(verdict), Json(review)).into_response()
     }
 }
 
@@ -131,89 +136,97 @@ fn parse(body: &[u8]) -> Result<Request, String> {
 }
 
 impl Request {
-    /// The kind and what is being done, if it is for us to judge: a write of an object of ours, not of a part of it.
-    fn subject(&self) -> Option<(Kind, Operation)> {
+    /// The kind and what is being done, if it is for us to judge: a write of an object of ours, not of a part of it. An object that is
+    /// being deleted only loses its finalizers, and must be able to, whatever else it says.
+    fn subject(&self) -> Result<Option<(Kind, Operation)>, String> {
         let operation = match self.operation.as_str() {
             "CREATE" => Operation::Create,
             "UPDATE" => Operation::Update,
-            _ => return None,
+            _ => return Ok(None),
         };
-        let kind = Kind::of(&self.kind.group, &self.kind.version, &self.kind.kind)?;
-        (self.sub_resource.is_empty() && self.object.is_object()).then_some((kind, operation))
+        let kind = Kind::of(&self.kind.group, &self.kind.version, &self.kind.kind);
+        let Some(kind) = kind.filter(|_| self.sub_resource.is_empty()) else {
+            return Ok(None);
+        };
+        if !self.object.is_object() {
+            return Err(format!("request.object of {KIND} is not an object"));
+        }
+        let ending = self.object["metadata"]["deletionTimestamp"].is_string();
+        Ok((!ending).then_some((kind, operation)))
+    }
+
+    fn name(&self) -> &str {
+        match self.name.as_str() {
+            "" => self.object["metadata"]["name"].as_str().unwrap_or_default(),
+            name => name,
+        }
     }
 }
 
-/// Repairs old and mistaken forms, with a warning for each. Refuses nothing.
+/// Reads a request and what it asks us to judge.
+fn read(body: &[u8]) -> Result<(Request, Option<(Kind, Operation)>), String> {
+    let request = parse(body)?;
+    let subject = request.subject()?;
+    Ok((request, subject))
+}
+
+/// Repairs old and mistaken forms, with a warning for each. Refuses nothing. The spec of a NodeClaim cannot change, so a claim is
+/// repaired only when it is created.
 pub(super) async fn default(State(state): State<ServeState>, body: Bytes) -> Response {
-    let counted = |verdict| count(&state, "default", verdict);
-    let request = match parse(&body) {
-        Ok(request) => request,
-        Err(why) => {
-            counted("malformed");
-            return bad_request(why);
-        }
+    let (request, subject) = match read(&body) {
+        Ok(read) => read,
+        Err(why) => return malformed(why),
     };
-    let Some((kind, operation)) = request.subject() else {
-        counted("allowed");
-        return Answer::allowed(request.uid).into_response();
+    let kind = match subject {
+        Some((kind, operation)) if kind != Kind::NodeClaim || operation == Operation::Create => {
+            kind
+        }
+        _ => return Answer::allowed(request.uid).render(Verdict::Allowed),
     };
     let mut repaired = request.object.clone();
-    let warnings = repair::repair(kind, &mut repaired, operation);
+    let warnings = repair::repair(kind.as_str(), &mut repaired);
+    let label = Repaired {
+        kind: kind.as_str(),
+    };
+    let repairs = state.metrics.repairs.get_or_create(&label);
+    repairs.inc_by(warnings.len() as u64);
     let mut answer = Answer::allowed(request.uid);
+    answer.warnings = warnings;
     let patch = json_patch::diff(&request.object, &repaired);
     if patch.is_empty() {
-        counted("allowed");
-    } else {
-        match serde_json::to_vec(&patch) {
-            Ok(bytes) => {
-                answer.patch_type = Some("JSONPatch");
-                answer.patch = Some(STANDARD.encode(bytes));
-            }
-            Err(error) => return bad_request(error),
-        }
-        counted("repaired");
-        let label = Repaired {
-            kind: kind.as_str(),
-        };
-        let repairs = state.metrics.repairs.get_or_create(&label);
-        repairs.inc_by(warnings.len() as u64);
+        return answer.render(Verdict::Allowed);
     }
-    answer.warnings = warnings.iter().map(ToString::to_string).collect();
-    answer.into_response()
+    answer.patch_type = Some("JSONPatch");
+    answer.patch = Some(STANDARD.encode(json!(patch).to_string()));
+    answer.render(Verdict::Repaired)
 }
 
 /// Refuses an object with all its mistakes at once.
 pub(super) async fn validate(State(state): State<ServeState>, body: Bytes) -> Response {
-    let counted = |verdict| count(&state, "validate", verdict);
-    let request = match parse(&body) {
-        Ok(request) => request,
-        Err(why) => {
-            counted("malformed");
-            return bad_request(why);
-        }
+    let (request, subject) = match read(&body) {
+        Ok(read) => read,
+        Err(why) => return malformed(why),
     };
-    let Some((kind, operation)) = request.subject() else {
-        counted("allowed");
-        return Answer::allowed(request.uid).into_response();
+    let Some((kind, operation)) = subject else {
+        return Answer::allowed(request.uid).render(Verdict::Allowed);
     };
     let old = Some(&request.old_object).filter(|o| o.is_object() && operation == Operation::Update);
-    let errors = validate::validate(kind, &request.object, old);
+    let errors = validate::validate(kind.as_str(), &request.object, old);
     if !errors.is_empty() {
-        counted("denied");
+        let status = denial(kind, request.name(), &errors);
         let mut answer = Answer::allowed(request.uid);
         answer.allowed = false;
-        answer.status = Some(denial(kind, &request.name, &errors));
-        return answer.into_response();
+        answer.status = Some(status);
+        return answer.render(Verdict::Denied);
     }
-    counted("allowed");
     // Claims are our own writes; the watch tells of them in time.
     if kind != Kind::NodeClaim && request.dry_run != Some(true) {
         state.hint(Hint::Admitted {
             kind: kind.as_str().to_owned(),
-            name: request.name,
+            name: request.name().to_owned(),
         });
     }
-    Answer::allowed(request.uid).into_response()
+    Answer::allowed(request.uid).render(Verdict::Allowed)
 }
 
 /// A `Status` as the API server itself makes of an invalid object, one error a line.
@@ -241,9 +254,4 @@ fn denial(kind: Kind, name: &str, errors: &[FieldError]) -> Value {
             "causes": causes,
         },
     })
-}
-
-fn count(state: &ServeState, route: &'static str, verdict: &'static str) {
-    let label = Review { route, verdict };
-    state.metrics.reviews.get_or_create(&label).inc();
 }

@@ -5,7 +5,7 @@ mod rank;
 use std::collections::BTreeMap;
 
 use axum::{
-    Json,
+    Extension, Json,
     body::Bytes,
     extract::State,
     response::{IntoResponse, Response},
@@ -17,7 +17,10 @@ use serde_json::Value;
 use crate::{
     clock::Stopwatch,
     cluster::{Hint, Pod},
-    serve::{ServeState, bad_request, metrics::Call},
+    serve::{
+        ServeState, malformed,
+        metrics::{Call, Verdict},
+    },
 };
 
 /// `ExtenderArgs`.
@@ -48,7 +51,7 @@ struct Filtered {
     node_names: Option<Vec<String>>,
     #[serde(rename = "FailedNodes")]
     failed: BTreeMap<String, String>,
-    /// A node that leaves is no better for evicting pods from it, so preemption need not look.
+    /// The same nodes again: this list has precedence, and a scheduler does not preempt pods on what it names.
     #[serde(rename = "FailedAndUnresolvableNodes")]
     unresolvable: BTreeMap<String, String>,
     #[serde(rename = "Error")]
@@ -67,10 +70,16 @@ struct HostPriority {
 fn parse(body: &[u8]) -> Result<Args, String> {
     let args: Args =
         serde_json::from_slice(body).map_err(|e| format!("ExtenderArgs cannot be read: {e}"))?;
-    if args.nodes.is_none() && args.node_names.is_none() {
-        return Err("ExtenderArgs has neither Nodes nor NodeNames".to_owned());
+    if args.pod.metadata.name.as_deref().unwrap_or_default() == "" {
+        return Err("ExtenderArgs has a Pod without metadata.name".to_owned());
     }
-    Ok(args)
+    match (&args.nodes, &args.node_names) {
+        (None, None) => Err("ExtenderArgs has neither Nodes nor NodeNames".to_owned()),
+        (Some(nodes), _) if nodes.items.iter().any(|n| name_of(n).is_empty()) => {
+            Err("ExtenderArgs has a node without metadata.name".to_owned())
+        }
+        _ => Ok(args),
+    }
 }
 
 fn name_of(node: &Value) -> &str {
@@ -82,14 +91,14 @@ pub(super) async fn filter(State(state): State<ServeState>, body: Bytes) -> Resp
     let watch = Stopwatch::start();
     let args = match parse(&body) {
         Ok(args) => args,
-        Err(why) => return bad_request(why),
+        Err(why) => return malformed(why),
     };
     let snapshot = state.snapshot();
     let pod = Pod::from_k8s(&args.pod);
     let mut result = Filtered::default();
     let mut stays = |name: &str| match rank::refusal(&snapshot, &pod, name) {
         Some(why) => {
-            result.unresolvable.insert(name.to_owned(), why.to_owned());
+            result.failed.insert(name.to_owned(), why.to_owned());
             false
         }
         None => true,
@@ -109,15 +118,17 @@ pub(super) async fn filter(State(state): State<ServeState>, body: Bytes) -> Resp
         }
         (None, None) => 0,
     };
-    state
-        .metrics
-        .refused_nodes
-        .inc_by(result.unresolvable.len() as u64);
-    if left == 0 {
+    result.unresolvable = result.failed.clone();
+    let refused = result.failed.len() as u64;
+    state.metrics.refused_nodes.inc_by(refused);
+    let verdict = if left == 0 {
         state.hint(Hint::PodWithoutNode(pod.key));
-    }
-    count(&state, "filter", &watch);
-    Json(result).into_response()
+        Verdict::NoneLeft
+    } else {
+        Verdict::Answered
+    };
+    observe(&state, "filter", &watch);
+    (Extension(verdict), Json(result)).into_response()
 }
 
 /// Scores nodes from 0 to 10: the one that the plan chose first, then the fuller ones.
@@ -125,15 +136,10 @@ pub(super) async fn prioritize(State(state): State<ServeState>, body: Bytes) -> 
     let watch = Stopwatch::start();
     let args = match parse(&body) {
         Ok(args) => args,
-        Err(why) => return bad_request(why),
+        Err(why) => return malformed(why),
     };
     let snapshot = state.snapshot();
-    let meta = &args.pod.metadata;
-    let planned = rank::planned_node(
-        &snapshot,
-        meta.namespace.as_deref().unwrap_or_default(),
-        meta.name.as_deref().unwrap_or_default(),
-    );
+    let planned = rank::planned_node(&snapshot, &Pod::from_k8s(&args.pod).key);
     let names = args.node_names.unwrap_or_else(|| {
         let items = args.nodes.map(|list| list.items).unwrap_or_default();
         items.iter().map(|node| name_of(node).to_owned()).collect()
@@ -145,16 +151,11 @@ pub(super) async fn prioritize(State(state): State<ServeState>, body: Bytes) -> 
             host,
         })
         .collect();
-    count(&state, "prioritize", &watch);
-    Json(scores).into_response()
+    observe(&state, "prioritize", &watch);
+    (Extension(Verdict::Answered), Json(scores)).into_response()
 }
 
-fn count(state: &ServeState, verb: &'static str, watch: &Stopwatch) {
-    let call = Call { verb };
-    state.metrics.calls.get_or_create(&call).inc();
-    state
-        .metrics
-        .call_seconds
-        .get_or_create(&call)
-        .observe(watch.elapsed().as_secs_f64());
+fn observe(state: &ServeState, verb: &'static str, watch: &Stopwatch) {
+    let seconds = state.metrics.call_seconds.get_or_create(&Call { verb });
+    seconds.observe(watch.elapsed().as_secs_f64());
 }

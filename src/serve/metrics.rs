@@ -1,18 +1,61 @@
 //! What this room counts.
 
+use axum::{http::StatusCode, response::Response};
 use prometheus_client::{
-    encoding::EncodeLabelSet,
+    encoding::{EncodeLabelSet, EncodeLabelValue},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
 
-/// Labels of an admission review.
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub(super) enum Verdict {
+    /// A question was answered.
+    Answered,
+    /// A filter left no node.
+    NoneLeft,
+    /// An object was let through as it is.
+    Allowed,
+    /// An object was let through with repairs.
+    Repaired,
+    /// An object was refused.
+    Denied,
+    /// The body could not be read.
+    Malformed,
+    /// The body was too large.
+    TooLarge,
+    /// We cannot answer yet, or not in time.
+    Unavailable,
+    /// We failed.
+    Failed,
+    /// Any other refusal of the request itself.
+    Rejected,
+}
+
+impl Verdict {
+    /// What the handler said, else what the status says.
+    pub(super) fn of(response: &Response) -> Self {
+        if let Some(verdict) = response.extensions().get::<Self>() {
+            return *verdict;
+        }
+        match response.status() {
+            StatusCode::BAD_REQUEST => Self::Malformed,
+            StatusCode::PAYLOAD_TOO_LARGE => Self::TooLarge,
+            StatusCode::SERVICE_UNAVAILABLE => Self::Unavailable,
+            status if status.is_server_error() => Self::Failed,
+            status if status.is_client_error() => Self::Rejected,
+            _ => Self::Answered,
+        }
+    }
+}
+
+/// Labels of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Review {
-    /// `default` or `validate`.
-    pub(super) route: &'static str,
-    /// `allowed`, `repaired`, `denied` or `malformed`.
-    pub(super) verdict: &'static str,
+pub(super) struct Request {
+    /// Path as registered.
+    pub(super) route: String,
+    /// How it ended.
+    pub(super) verdict: Verdict,
 }
 
 /// Labels of a repair.
@@ -35,9 +78,8 @@ const SECONDS: [f64; 9] = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.05, 0
 /// Counters and gauges of the routes.
 #[derive(Clone, Debug)]
 pub(super) struct Metrics {
-    pub(super) reviews: Family<Review, Counter>,
+    pub(super) requests: Family<Request, Counter>,
     pub(super) repairs: Family<Repaired, Counter>,
-    pub(super) calls: Family<Call, Counter>,
     pub(super) call_seconds: Family<Call, Histogram, fn() -> Histogram>,
     pub(super) refused_nodes: Counter,
     pub(super) hints_dropped: Counter,
@@ -51,28 +93,22 @@ fn histogram() -> Histogram {
 impl Metrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
-            reviews: Family::default(),
+            requests: Family::default(),
             repairs: Family::default(),
-            calls: Family::default(),
             call_seconds: Family::new_with_constructor(histogram as fn() -> Histogram),
             refused_nodes: Counter::default(),
             hints_dropped: Counter::default(),
             snapshot_revision: Gauge::default(),
         };
         registry.register(
-            "tenon_admission_requests",
-            "Admission reviews answered, by route and verdict",
-            metrics.reviews.clone(),
+            "tenon_requests",
+            "Requests answered, by route and verdict",
+            metrics.requests.clone(),
         );
         registry.register(
             "tenon_admission_repairs",
             "Legacy or mistaken fields that the defaulting webhook rewrote, by kind",
             metrics.repairs.clone(),
-        );
-        registry.register(
-            "tenon_extender_requests",
-            "Calls by schedulers, by verb",
-            metrics.calls.clone(),
         );
         registry.register(
             "tenon_extender_duration_seconds",

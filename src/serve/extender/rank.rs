@@ -40,8 +40,8 @@ fn leaving(snapshot: &Snapshot, node: &Node) -> Option<&'static str> {
 }
 
 /// The node that the plan chose for the pod, once it is there.
-pub(super) fn planned_node(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<Arc<str>> {
-    match snapshot.nominations.get(&PodKey::new(namespace, name))? {
+pub(super) fn planned_node(snapshot: &Snapshot, pod: &PodKey) -> Option<Arc<str>> {
+    match snapshot.nominations.get(pod)? {
         Nomination::Node(node) => Some(node.clone()),
         Nomination::Claim(claim) => {
             let claim = snapshot.claims.get(claim)?;
