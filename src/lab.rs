@@ -4,11 +4,19 @@
 //! It must never decide whether behaviour is right: where it differs from a real control plane, the lab is wrong.
 
 pub mod api;
+pub mod gate;
 pub mod kubelet;
+pub mod manifests;
+pub mod observe;
+pub mod run;
+pub mod scenario;
 pub mod scheduler;
 pub mod seed;
 mod status;
+pub mod summary;
 #[cfg(test)]
 mod testing;
+pub mod timeline;
 mod timers;
 pub mod workloads;
+pub mod world;

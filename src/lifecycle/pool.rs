@@ -102,14 +102,24 @@ fn class_readiness(snapshot: &Snapshot, pool: &Pool) -> (ConditionStatus, &'stat
         ),
         Some(c) if c.ready => (ConditionStatus::True, "", String::new()),
         Some(c) => {
-            let status = c.object.status.clone().unwrap_or_default();
-            let why = conditions::get(&status.conditions, condition::READY)
-                .map(|c| (c.status, c.message.clone()));
-            match why {
-                Some((ConditionStatus::False, message)) => {
-                    (ConditionStatus::False, "UnhealthyDependents", message)
+            let conditions = c.object.status.clone().unwrap_or_default().conditions;
+            let is_false = |c: &&crate::api::Condition| c.status == ConditionStatus::False;
+            let causes: Vec<String> = conditions
+                .iter()
+                .filter(|c| c.type_ != condition::READY)
+                .filter(is_false)
+                .map(|c| format!("{}: {}", c.reason, c.message))
+                .collect();
+            match conditions::get(&conditions, condition::READY).filter(is_false) {
+                Some(_) => {
+                    let text = format!("EC2NodeClass {name}: {}", causes.join("; "));
+                    (
+                        ConditionStatus::False,
+                        conditions::UNHEALTHY_DEPENDENTS,
+                        text,
+                    )
                 }
-                _ => {
+                None => {
                     let text = format!("EC2NodeClass {name} has not been resolved yet");
                     (ConditionStatus::Unknown, "NodeClassReadinessUnknown", text)
                 }
