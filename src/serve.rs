@@ -210,3 +210,76 @@ fn malformed(why: String) -> Response {
     tracing::warn!(%why, "a request cannot be read");
     (StatusCode::BAD_REQUEST, format!("{why}\n")).into_response()
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use tower::ServiceExt;
+
+    use super::*;
+
+    const TIGHT: Limits = Limits {
+        body: 8,
+        time: Duration::from_secs(2),
+        calls: 1,
+    };
+
+    /// A router whose routes are `/panics`, `/hangs`, `/reads` and `/held`, which waits for the semaphore.
+    fn guarded(held: Arc<Semaphore>) -> (Router, Metrics) {
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+        let (_, snapshot) = watch::channel(Arc::new(Snapshot::default()));
+        let clock = Clock::starting_at(jiff::Timestamp::UNIX_EPOCH);
+        let state = ServeState::new(snapshot, mpsc::channel(1).0, clock);
+        let wait = move || async move { held.acquire().await.map(|_| "ok").unwrap_or("closed") };
+        let routes = Router::new()
+            .route("/panics", get(|| async { panic!("no") as &str }))
+            .route("/hangs", get(std::future::pending::<&str>))
+            .route("/reads", post(|body: axum::body::Bytes| async { body }))
+            .route("/held", get(wait));
+        (TIGHT.guard(routes, &metrics).with_state(state), metrics)
+    }
+
+    async fn call(router: &Router, method: &str, path: &str, body: &'static str) -> StatusCode {
+        let request = Request::builder().method(method).uri(path);
+        let request = request.body(Body::from(body)).unwrap();
+        router.clone().oneshot(request).await.unwrap().status()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_goes_wrong_in_one_call_is_answered_counted_and_ends_nothing_else() {
+        let (router, metrics) = guarded(Arc::new(Semaphore::new(1)));
+        for (method, path, body, status, verdict) in [
+            ("GET", "/panics", "", 500, Verdict::Failed),
+            ("GET", "/hangs", "", 503, Verdict::Unavailable),
+            ("POST", "/reads", "123456789", 413, Verdict::TooLarge),
+            ("GET", "/reads", "", 405, Verdict::Rejected),
+            ("POST", "/reads", "12345678", 200, Verdict::Answered),
+        ] {
+            assert_eq!(call(&router, method, path, body).await, status, "{path}");
+            let label = metrics::Request {
+                route: path.to_owned(),
+                verdict,
+            };
+            let count = metrics.requests.get_or_create(&label).get();
+            assert_eq!(count, 1, "{path} {verdict:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_beyond_the_limit_wait_for_their_turn() {
+        let held = Arc::new(Semaphore::new(0));
+        let (router, _) = guarded(held.clone());
+        let first = call(&router, "GET", "/held", "");
+        let second = call(&router, "POST", "/reads", "");
+        tokio::pin!(first, second);
+        let soon = Duration::from_secs(1);
+        let both = futures::future::select(&mut first, &mut second);
+        assert!(tokio::time::timeout(soon, both).await.is_err());
+        held.add_permits(1);
+        assert_eq!(
+            futures::join!(first, second),
+            (StatusCode::OK, StatusCode::OK)
+        );
+    }
+}

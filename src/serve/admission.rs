@@ -255,3 +255,45 @@ fn denial(kind: Kind, name: &str, errors: &[FieldError]) -> Value {
         },
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_denial_tells_every_mistake_on_its_own_line() {
+        let error = |path: &str, message: &str, fix: &str| FieldError {
+            path: path.to_owned(),
+            message: message.to_owned(),
+            fix: fix.to_owned(),
+        };
+        let errors = [
+            error("spec.limits.cpu", "not a quantity", "write for example 100"),
+            error("spec.weight", "above 100", "write 1 to 100"),
+        ];
+        let expected = json!({
+            "status": "Failure",
+            "code": 422,
+            "reason": "Invalid",
+            "message": "spec.limits.cpu: not a quantity; write for example 100\nspec.weight: above 100; write 1 to 100",
+            "details": {
+                "group": "karpenter.sh",
+                "kind": "NodePool",
+                "name": "default",
+                "causes": [
+                    {
+                        "reason": "FieldValueInvalid",
+                        "field": "spec.limits.cpu",
+                        "message": "not a quantity; write for example 100",
+                    },
+                    {
+                        "reason": "FieldValueInvalid",
+                        "field": "spec.weight",
+                        "message": "above 100; write 1 to 100",
+                    },
+                ],
+            },
+        });
+        assert_eq!(denial(Kind::NodePool, "default", &errors), expected);
+    }
+}

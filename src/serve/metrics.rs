@@ -1,14 +1,16 @@
 //! What this room counts.
 
+use std::fmt::{self, Write as _};
+
 use axum::{http::StatusCode, response::Response};
 use prometheus_client::{
-    encoding::{EncodeLabelSet, EncodeLabelValue},
+    encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
 
 /// How a request ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Verdict {
     /// A question was answered.
     Answered,
@@ -46,6 +48,24 @@ impl Verdict {
             status if status.is_client_error() => Self::Rejected,
             _ => Self::Answered,
         }
+    }
+}
+
+impl EncodeLabelValue for Verdict {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+        let text = match self {
+            Self::Answered => "answered",
+            Self::NoneLeft => "none_left",
+            Self::Allowed => "allowed",
+            Self::Repaired => "repaired",
+            Self::Denied => "denied",
+            Self::Malformed => "malformed",
+            Self::TooLarge => "too_large",
+            Self::Unavailable => "unavailable",
+            Self::Failed => "failed",
+            Self::Rejected => "rejected",
+        };
+        encoder.write_str(text)
     }
 }
 

@@ -2,6 +2,7 @@
 mod cluster;
 mod lifecycle;
 mod product;
+mod serve;
 mod support;
 mod tidy;
 mod vectors_scheduling;
